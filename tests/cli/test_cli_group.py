@@ -62,7 +62,7 @@ def test_a_stop_by_hand_is_130_and_one_line(error, capsys):
     ],
 )
 def test_an_unexpected_system_error_is_one_line_and_never_silent(error, line, capsys):
-    """A broken pipe to a worker process, above all, is not taken for a reader of our output that went away."""
+    """A broken pipe to a worker process, above all, is not taken for a reader of ours that went away."""
     assert run(_failing(error), ["fail"]) == 2
 
     err = capsys.readouterr().err

@@ -62,7 +62,7 @@ def group() -> None:
 def run(commands: click.Group, arguments: Sequence[str]) -> int:
     """Run a command and return its exit code; what was raised on purpose becomes one line on standard error.
 
-    An ``OSError`` that no room has turned into its own error is told in one line too: disk and network are the
+    An ``OSError`` that no room has turned into its own error is told in one line: disk and network are the
     user's, not ours. ``python -X dev -m twintrack`` lets it through with its traceback. Any other
     exception is a mistake of ours and keeps its traceback.
     """
