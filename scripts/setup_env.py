@@ -89,7 +89,7 @@ def _read_record(venv: Path) -> object:
 
 
 def _make_venv(venv: Path) -> None:
-    """Create the environment, or keep a working one of the same Python; one of another is not ours to remove."""
+    """Create the environment, or keep a working one of this Python; another is not ours to remove."""
     python = venv / "bin" / "python"
     wanted = _version()
     if python.exists():
