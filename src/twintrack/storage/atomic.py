@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 from pathlib import Path
@@ -15,8 +16,8 @@ __all__ = ["write_bytes_atomic", "write_json_atomic"]
 def write_bytes_atomic(fs: FileSystem, path: Path, data: bytes | memoryview) -> None:
     """Write beside the target, force it to disk, rename over the target.
 
-    The temporary name carries the process id, so that two writers never share one; a file left by a dead writer
-    ends in ``.partial`` and is debris.
+    The temporary name carries the process id, so that two writers never share one; a file left by a dead
+    writer ends in ``.partial`` and is debris.
 
     Raises:
         StorageError: if the file system refuses; the target is then what it was before.
@@ -27,12 +28,13 @@ def write_bytes_atomic(fs: FileSystem, path: Path, data: bytes | memoryview) -> 
         try:
             file.write(data)
             file.sync()
+            file.close()
+            fs.replace(partial, path)
         except BaseException:
             file.close()
-            fs.remove(partial)
+            with contextlib.suppress(OSError):  # the first error is told; what stays is debris by its name
+                fs.remove(partial)
             raise
-        file.close()
-        fs.replace(partial, path)
         fs.sync_folder(path.parent)
 
 

@@ -1,4 +1,4 @@
-"""The few things we ask of a file system, so that a full or read-only disk can be tested by passing one in."""
+"""The few things we ask of a file system, so that a full disk can be tested by passing one in."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ _REASONS = {
 
 @contextlib.contextmanager
 def storage_errors(path: Path, action: str) -> Iterator[None]:
-    """Turn an ``OSError`` inside the block into a ``StorageError`` that says what could not be done, and where."""
+    """Turn an ``OSError`` inside the block into a ``StorageError`` that says what could not be done."""
     try:
         yield
     except OSError as error:
-        required, remedy = _REASONS.get(error.errno or 0, ("a working file system", "see the system's message"))
+        required, remedy = _REASONS.get(error.errno or 0, ("a working file system", "see the message"))
         raise StorageError(
             f"{required} to {action}", found=error.strerror or str(error), where=str(path), remedy=remedy
         ) from error

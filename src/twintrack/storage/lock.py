@@ -28,22 +28,30 @@ class FileLock:
         """Take the lock; with ``wait=False`` return ``False`` at once where another process has it.
 
         Raises:
-            StorageError: if the lock file cannot be opened.
+            StorageError: if the lock file cannot be opened or written.
+            RuntimeError: if this object holds it already.
         """
-        with storage_errors(self.path, "open the lock file"):
+        if self._fd is not None:
+            raise RuntimeError(f"{self.path} is locked by this object already")
+        with storage_errors(self.path, "take the lock"):
             fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-        except BlockingIOError:
-            os.close(fd)
-            return False
-        except BaseException:
-            os.close(fd)
-            raise
-        os.ftruncate(fd, 0)
-        os.pwrite(fd, json.dumps({"pid": os.getpid()}).encode(), 0)
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+                os.ftruncate(fd, 0)
+                os.pwrite(fd, json.dumps({"pid": os.getpid()}).encode(), 0)
+            except BlockingIOError:
+                os.close(fd)
+                return False
+            except BaseException:
+                os.close(fd)
+                raise
         self._fd = fd
         return True
+
+    @property
+    def held(self) -> bool:
+        """Whether this object holds the lock."""
+        return self._fd is not None
 
     def release(self) -> None:
         """Let go; nothing happens where it is not held."""

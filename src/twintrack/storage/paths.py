@@ -19,6 +19,9 @@ def inside(root: Path, name: str) -> Path:
     path = (base / name).resolve()
     if Path(name).is_absolute() or not path.is_relative_to(base):
         raise StorageError(
-            f"a path inside {root}", found=repr(name), where=str(root), remedy="use a relative path without '..'"
+            f"a path inside {root}",
+            found=repr(name),
+            where=str(root),
+            remedy="use a relative path without '..'",
         )
     return path
