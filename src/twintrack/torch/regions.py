@@ -1,0 +1,98 @@
+"""Equal layers once: a layer that repeats is captured as a pair of functions, forward and backward, and called.
+
+Two layers are equal when their class, their plain attributes (the layer's own index aside), the types of all their
+tensors and arguments, and what needs a gradient are equal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from torch import nn
+
+from twintrack.compiler.ir import Function, Operator, TensorType
+from twintrack.torch.builder import extract
+
+__all__ = ["Region", "layer_signature", "split_joint"]
+
+_INDEX_NAMES = frozenset({"layer_idx", "layer_index", "layer_id"})
+
+
+@dataclass(frozen=True, slots=True)
+class Region:
+    """A captured layer.
+
+    ``forward`` takes the layer's tensors and gives its outputs and then the values that ``backward`` needs.
+    ``backward`` takes those values, the layer's tensors listed in ``reused``, and the gradients of the outputs; it
+    gives the gradients of the tensors listed in ``wanted``.
+    """
+
+    forward: Function
+    backward: Function | None
+    num_outputs: int
+    output_spec: Any
+    needs_gradient: tuple[bool, ...]
+    """Per output."""
+    reused: tuple[int, ...]
+    wanted: tuple[int, ...]
+
+
+def layer_signature(layer: nn.Module) -> str:
+    """Class and plain attributes of a layer and of all modules inside it."""
+    parts = []
+    for name, module in layer.named_modules():
+        plain = {
+            key: repr(value)
+            for key, value in sorted(vars(module).items())
+            if key not in _INDEX_NAMES and isinstance(value, bool | int | float | str | tuple | type(None))
+        }
+        parts.append(f"{name}:{type(module).__module__}.{type(module).__qualname__}{plain}")
+    return "\n".join(parts)
+
+
+def split_joint(
+    name: str,
+    types: Sequence[TensorType],
+    inputs: Sequence[int],
+    body: Sequence[Operator],
+    forward_end: int,
+    outputs: Sequence[int],
+    tangents: Sequence[int],
+    gradients: Sequence[int],
+) -> tuple[Function, Function, tuple[int, ...]]:
+    """Cut a joint forward and backward into two functions.
+
+    Args:
+        name: of the layer.
+        types: of all values.
+        inputs: values that are the layer's tensors.
+        body: operators, the first ``forward_end`` of which were recorded before the backward began.
+        forward_end: where the backward begins.
+        outputs: values of the layer's outputs.
+        tangents: values of the gradients coming in.
+        gradients: values of the gradients going out.
+
+    Returns:
+        Forward, backward, and the positions in ``inputs`` that the backward takes again.
+    """
+    defined = {value for op in body[forward_end:] for value in op.outputs} | set(tangents)
+    needed = _outside(body[forward_end:], gradients, defined)
+    reused = tuple(i for i, value in enumerate(inputs) if value in needed)
+    given = set(inputs)
+    saved = [value for value in needed if value not in given]
+    forward = extract(f"{name}.forward", types, inputs, [*outputs, *saved], body[:forward_end])
+    backward_inputs = [*saved, *(inputs[i] for i in reused), *tangents]
+    backward = extract(f"{name}.backward", types, backward_inputs, gradients, body[forward_end:])
+    return forward, backward, reused
+
+
+def _outside(body: Sequence[Operator], outputs: Sequence[int], defined: set[int]) -> list[int]:
+    """Values that live operators of ``body`` read but do not define, in a stable order."""
+    live, found = set(outputs), dict.fromkeys(v for v in outputs if v not in defined)
+    for op in reversed(body):
+        if live & set(op.outputs):
+            live |= set(op.inputs)
+            found |= dict.fromkeys(v for v in op.inputs if v not in defined)
+    return list(found)
