@@ -26,7 +26,7 @@ setup: ## make .venv and install into it (every other target does it)
 	@$(PYTHON) scripts/setup_env.py --venv '$(VENV)' --torch-index '$(TORCH_INDEX)'
 
 demo: setup ## run the main job on its tracks, say where the report is
-	@$(BIN)/twintrack pilot examples/pilot/job.toml
+	@$(BIN)/python -m twintrack pilot examples/pilot/job.toml
 
 test: check ## checks and all tests
 	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) $(TESTS)
@@ -35,13 +35,13 @@ quick: setup ## tests that start no process and no browser
 	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m 'not slow' $(TESTS)
 
 check: setup ## lint, format, types
-	@$(BIN)/ruff check $(CHECKED)
-	@$(BIN)/ruff format --check $(CHECKED)
-	@$(BIN)/mypy
+	@$(BIN)/python -m ruff check $(CHECKED)
+	@$(BIN)/python -m ruff format --check $(CHECKED)
+	@$(BIN)/python -m mypy
 
 format: setup ## rewrite the sources in our format
-	@$(BIN)/ruff check --fix $(CHECKED)
-	@$(BIN)/ruff format $(CHECKED)
+	@$(BIN)/python -m ruff check --fix $(CHECKED)
+	@$(BIN)/python -m ruff format $(CHECKED)
 
 bench: setup ## all benchmarks, one after the other
 	@set -e; for file in benchmarks/[!_]*.py; do echo "== $$file"; $(BIN)/python "$$file"; done

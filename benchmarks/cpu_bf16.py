@@ -36,6 +36,16 @@ def bf16_instructions() -> str:
     return ", ".join(name for name in INSTRUCTIONS if name in words) or "none"
 
 
+def ways_to_multiply(left: torch.Tensor, right: torch.Tensor) -> list[Callable[[], torch.Tensor]]:
+    """``left (M, K) @ right (N, K).T``: in float32, in bf16, and in float32 from and to bf16."""
+    left16, right16 = left.bfloat16(), right.bfloat16()
+    return [
+        lambda: left @ right.T,
+        lambda: left16 @ right16.T,
+        lambda: (left16.float() @ right16.float().T).bfloat16(),
+    ]
+
+
 def main() -> int:
     """Print one line per shape: medians of rounds in which each way runs once."""
     print(f"torch {torch.__version__}, {torch.get_num_threads()} threads")
@@ -45,12 +55,7 @@ def main() -> int:
     for m, k, n in SHAPES:
         left = torch.randn(m, k, generator=generator)
         right = torch.randn(n, k, generator=generator)
-        left16, right16 = left.bfloat16(), right.bfloat16()
-        ways: tuple[Callable[[], torch.Tensor], ...] = (
-            lambda a=left, b=right: a @ b.T,
-            lambda a=left16, b=right16: a @ b.T,
-            lambda a=left16, b=right16: (a.float() @ b.float().T).bfloat16(),
-        )
+        ways = ways_to_multiply(left, right)
         rounds = [[seconds(way) for way in ways] for _ in range(ROUNDS + 2)][2:]  # the first two warm up
         float32, bf16, widened = (statistics.median(column) * 1e3 for column in zip(*rounds, strict=True))
         ratio = statistics.median(each[1] / each[0] for each in rounds)
