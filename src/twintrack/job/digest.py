@@ -4,14 +4,14 @@ Three identities, from the widest to the narrowest:
 
 - ``job_digest``: the effective job. Equal digests mean that every declared value is equal.
 - ``comparable_parts``: one digest per named part, to say *which* part differs between two jobs.
-- ``training_digest``: what decides the numbers that training computes. Stops, tolerances, tracks, the checkpoint
-  policy, the job's name and what is only evaluated or shown do not change it: a run that was stopped, or ran
-  elsewhere, or saved more often is the same training. A checkpoint may be continued by every job with the same
-  training digest, on the same track and in the same compute type.
+- ``training_digest``: what decides the numbers that training computes. Stops, tolerances, tracks, the
+  checkpoint policy, the job's name and what is only evaluated or shown do not change it: a run that was
+  stopped, or ran elsewhere, or saved more often is the same training. A checkpoint may be continued by
+  every job with the same training digest, on the same track and in the same compute type.
 
-Files that the job names are not read here: their content has its own digest, taken where they are read. Digests
-are of effective values, so writing a default out changes nothing; a new key in a later version of twintrack changes
-them all.
+Files that the job names are not read here: their content has its own digest, taken where they are read.
+Digests are of effective values, so writing a default out changes nothing; a new key in a later version of
+twintrack changes them all.
 """
 
 from __future__ import annotations
@@ -59,8 +59,8 @@ def job_digest(job: Job) -> str:
 def comparable_parts(job: Job) -> dict[str, str]:
     """A digest per named part, sorted by name.
 
-    The parts: adapters, checkpoint, data, evaluation, model, name, parallel, stops, tolerances, tracks, training.
-    Every field of the job belongs to exactly one.
+    The parts: adapters, checkpoint, data, evaluation, model, name, parallel, stops, tolerances, tracks,
+    training. Every field of the job belongs to exactly one.
     """
     return {part: digest_json(values) for part, values in sorted(_parts(job).items())}
 
@@ -73,7 +73,7 @@ def differing_parts(one: Mapping[str, str], other: Mapping[str, str]) -> tuple[s
 def training_digest(job: Job) -> str:
     """SHA-256 of what decides the numbers that training computes, in hexadecimal.
 
-    When evaluations happen counts only where ``stop.evaluation_loss_below`` lets one of them end the training.
+    When evaluations happen counts only where ``stop.evaluation_loss_below`` lets one end the training.
     """
     parts = _parts(job)
     values = {part: parts[part] for part in _TRAINING_PARTS}

@@ -1,4 +1,4 @@
-"""Read a job file: TOML into records, with the origin of every value, and one clear line for every mistake."""
+"""Read a job file: TOML into records, the origin of every value, one clear line for every mistake."""
 
 from __future__ import annotations
 
@@ -69,8 +69,8 @@ def load_job(path: Path, *, fs: FileSystem | None = None) -> LoadedJob:
         fs: where to read it; this machine's disk unless given.
 
     Raises:
-        JobError: if it cannot be read, is no TOML, or declares no valid job; one line names the file, the line
-            and key where known, what was required, what was found and what to do.
+        JobError: if it cannot be read, is no TOML, or declares no valid job; one line names the file, the
+            line and key where known, what was required, what was found and what to do.
     """
     text = _read(path, fs or LocalFileSystem())
     content = _parse(path, text)
@@ -87,8 +87,8 @@ def load_job(path: Path, *, fs: FileSystem | None = None) -> LoadedJob:
 def effective_values(job: Job) -> list[tuple[KeyPath, Any]]:
     """Every value of a job with its key, in the order of the records.
 
-    A list of plain values is one value; tables, and lists that hold tables, are taken apart. An optional table that
-    is not there is one value, ``None``; so is an empty list of tables, ``()``.
+    A list of plain values is one value; tables, and lists that hold tables, are taken apart. An optional
+    table that is not there is one value, ``None``; so is an empty list of tables, ``()``.
     """
     return _values((), job)
 
@@ -207,7 +207,7 @@ def _refuse_depth(path: Path, content: dict[str, Any]) -> None:
 
 
 def _frozen(path: Path, value: Any, key: KeyPath, lines: Mapping[KeyPath, int]) -> Any:
-    """The same content with tuples for lists, as the strict records take it; TOML's integers have 64 bits."""
+    """The same content with tuples for lists, as strict records want it; TOML's integers have 64 bits."""
     if isinstance(value, dict):
         return {name: _frozen(path, inner, (*key, name), lines) for name, inner in value.items()}
     if isinstance(value, list):

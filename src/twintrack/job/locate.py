@@ -1,7 +1,7 @@
 """Find the line of every key in a TOML text, which ``tomllib`` does not tell.
 
-The text has been accepted by ``tomllib`` before, so what is scanned here is known to be TOML: the scanner looks only
-for where names and values begin and end, and leaves their meaning to ``tomllib``.
+The text has been accepted by ``tomllib`` before, so what is scanned here is known to be TOML: the scanner
+looks only for where names and values begin and end, and leaves their meaning to ``tomllib``.
 """
 
 from __future__ import annotations

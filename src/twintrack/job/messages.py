@@ -1,7 +1,7 @@
-"""Turn what validation found into one ``JobError`` of one line: file, line, key, required, found, what to do.
+"""Turn what validation found into one ``JobError``: file, line, key, required, found, what to do.
 
-The first mistake is told in full and the others are counted. Unknown keys come first, since a misspelt key also
-makes a required one missing; then the order of the file decides.
+The first mistake is told in full and the others are counted. Unknown keys come first, since a misspelt key
+also makes a required one missing; then the order of the file decides.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ def validation_error(path: Path, error: ValidationError, lines: Mapping[KeyPath,
     found: list[tuple[bool, int, BrokenRule]] = []
     for detail in error.errors(include_url=False):
         broken = detail["ctx"]["broken"] if detail["type"] == ERROR_TYPE else (_mistake(detail, schema),)
-        for one in broken:
-            found.append((detail["type"] != _UNKNOWN_KEY, _line(one.key, lines) or _LAST, one))
+        known = detail["type"] != _UNKNOWN_KEY
+        found.extend((known, _line(one.key, lines) or _LAST, one) for one in broken)
     found.sort(key=lambda entry: entry[:2])
     return job_error(path, found[0][2], lines, others=len(found) - 1)
 

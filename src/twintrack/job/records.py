@@ -1,9 +1,9 @@
 """The records of a job: what is trained, on what, how, for how long, and where.
 
-A job file declares everything; nothing outside it decides. Every record is frozen and refuses unknown keys. Units
-stand in the field names or in their descriptions; the descriptions are what the starter file and the JSON Schema
-say of a key. Rules between fields live in ``twintrack.job.rules`` and hold for every ``Job`` that exists, however it
-was made. Reading files and error messages live in ``twintrack.job.load``.
+A job file declares everything; nothing outside it decides. Every record is frozen and refuses unknown keys.
+Units stand in the field names or in their descriptions; the descriptions are what the starter file and the
+JSON Schema say of a key. Rules between fields live in ``twintrack.job.rules`` and hold for every ``Job``
+that exists, however it was made. Reading files and error messages live in ``twintrack.job.load``.
 """
 
 from __future__ import annotations
@@ -74,8 +74,8 @@ class Model(_Record):
     """The model and its weights."""
 
     source: FileName
-    """A folder (relative to the job file), ``package:NAME/FILE.gguf`` for weights that an installed Python package
-    carries, or the name of a model on the Hugging Face hub."""
+    """A folder (relative to the job file), ``package:NAME/FILE.gguf`` for weights that an installed Python
+    package carries, or the name of a model on the Hugging Face hub."""
     revision: Annotated[Name | None, Field(examples=["main"])] = None
     """Revision on the hub; a commit is best, a branch may move."""
 
@@ -92,17 +92,17 @@ class Data(_Record):
     limit: Annotated[Annotated[int, Field(ge=1, le=10**12)] | None, Field(examples=[1000])] = None
     """Use at most this many samples, the first ones in file order."""
     template: Literal["chat", "prompt", "text"] = "chat"
-    """``chat``: a ``messages`` list through the tokenizer's chat template; ``prompt``: fields ``prompt`` and
-    ``response``, joined by ``prompt_format``; ``text``: a field ``text``, or a line of a ``.txt`` file."""
+    """``chat``: a ``messages`` list through the tokenizer's chat template; ``prompt``: fields ``prompt``
+    and ``response``, joined by ``prompt_format``; ``text``: a field ``text``, or a line of ``.txt``."""
     prompt_format: Annotated[str, Field(max_length=10_000)] = "{prompt}\n"
-    """With ``template = "prompt"``: what comes before the response; ``{prompt}``, which must stand in it once, is
-    replaced."""
+    """With ``template = "prompt"``: what comes before the response; ``{prompt}``, which must stand in it
+    once, is replaced."""
     loss_on: Literal["response", "all"] = "response"
     """Which tokens carry loss: those of the assistant or response, or all."""
     slice_field: Name = "slice"
     """Field that names the slice of a sample; samples without it belong to the slice ``all``."""
     packing: bool = True
-    """Fill each row with several samples, kept apart in attention and positions; without it one sample a row."""
+    """Fill each row with several samples, kept apart in attention and positions; else one sample a row."""
     sequence_length: Annotated[int, Field(ge=8, le=1_048_576)] = 512
     """Tokens per row; every row is padded to it."""
     too_long: Literal["error", "truncate", "split"] = "error"
@@ -214,7 +214,7 @@ class Stop(_Record):
     """``polite``: SIGTERM, a checkpoint is written and the process ends; ``kill``: SIGKILL;
     ``kill-in-write``: SIGKILL halfway through writing a checkpoint."""
     step: Annotated[Steps, Field(examples=[10])]
-    """``polite`` and ``kill``: after this step; ``kill-in-write``: in the first checkpoint at or after it."""
+    """``polite``, ``kill``: after this step; ``kill-in-write``: in the first periodic checkpoint from it."""
 
 
 class Tolerances(_Record):

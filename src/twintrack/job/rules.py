@@ -1,7 +1,7 @@
 """Rules between the fields of a job; each is a function from a job to what breaks it.
 
-Bounds of single fields stand at the fields. What depends on the machine, such as which track can execute a parallel
-plan, or on the content of other files, such as whether a prompt fits into a row, is not known here.
+Bounds of single fields stand at the fields. What depends on the machine, such as which track can execute a
+parallel plan, or on the content of other files, such as whether a prompt fits into a row, is not known here.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from pydantic import BaseModel
 
 from twintrack.job.keys import KeyPath, dotted, shown
 
@@ -46,7 +48,7 @@ def broken_rules(job: Job) -> tuple[BrokenRule, ...]:
 
 
 def write_step(job: Job, step: int) -> int | None:
-    """Step of the first periodic checkpoint at or after ``step`` and before the end; none where there is none."""
+    """Step of the first periodic checkpoint at or after ``step`` and before the end, if there is one."""
     every = job.checkpoint.every_steps
     first = -(-step // every) * every
     return first if first < job.stop.steps else None
@@ -79,7 +81,7 @@ def _text(job: Job) -> Iterator[BrokenRule]:
         yield BrokenRule(
             key, "{prompt} exactly once", f"it {count} times in {shown(data.prompt_format)}", "put it in once"
         )
-    elif data.template != "prompt" and data.prompt_format != type(data).model_fields["prompt_format"].default:
+    elif data.template != "prompt" and data.prompt_format != _default(data, "prompt_format"):
         yield BrokenRule(
             key,
             'data.template = "prompt" for a prompt format to have an effect',
@@ -88,11 +90,15 @@ def _text(job: Job) -> Iterator[BrokenRule]:
         )
 
 
+def _default(record: BaseModel, field: str) -> object:
+    return type(record).model_fields[field].default
+
+
 def _evaluation_text(job: Job) -> Iterator[BrokenRule]:
     data = job.data
     key: KeyPath = ("data", "evaluation_fraction")
     if data.evaluation_files:
-        if data.evaluation_fraction not in (0.0, type(data).model_fields["evaluation_fraction"].default):
+        if data.evaluation_fraction not in (0.0, _default(data, "evaluation_fraction")):
             yield BrokenRule(
                 key,
                 "one source of evaluation text",
@@ -177,8 +183,7 @@ def _criteria(job: Job) -> Iterator[BrokenRule]:
 
 
 def _stops(job: Job) -> Iterator[BrokenRule]:
-    reached = 0
-    """Step at which the stop before this one happens."""
+    reached = 0  # step at which the stop before this one happens
     for index, stop in enumerate(job.stops):
         key: KeyPath = ("stops", index, "step")
         if stop.step >= job.stop.steps:

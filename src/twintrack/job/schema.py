@@ -1,4 +1,4 @@
-"""The JSON Schema of a job file, and its parts in words: what a key takes, what it means, what its default is.
+"""The JSON Schema of a job file, and its parts in words: what a key takes, and what it means.
 
 Error messages and the starter file both get their words here, from the records, so they cannot drift apart.
 """
@@ -71,7 +71,7 @@ class JobSchema:
                 return {}
             node = {**self.resolve(inner)}
             # what the field says of itself goes before what its record says
-            node |= {word: inner[word] for word in ("description", "default") if word in inner}
+            node |= {word: inner[word] for word in ("description", "default", "examples") if word in inner}
         return node
 
     def resolve(self, node: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -123,7 +123,7 @@ def _word(value: Any) -> str:
 
 
 def _number(value: float) -> str:
-    return f"{value:g}" if isinstance(value, float) else str(value)
+    return f"{value:g}" if isinstance(value, float) else f"{value:,}"
 
 
 def _range(node: Mapping[str, Any]) -> str:
