@@ -24,7 +24,7 @@ def command(path: Path) -> None:
     target = path / "job.toml" if path.is_dir() else path
     if fs.exists(target) or target.is_symlink():
         raise JobError(
-            "a name that is not taken",
+            "a path that is free",
             found="a file",
             where=str(target),
             remedy="name another, or move it away",

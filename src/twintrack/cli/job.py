@@ -41,15 +41,16 @@ def schema() -> None:
 
 
 def _record(loaded: LoadedJob) -> dict[str, Any]:
+    values = []
+    for key, value in effective_values(loaded.job):
+        origin = loaded.origins[dotted(key)]
+        values.append({"key": dotted(key), "value": value, "origin": str(origin), "line": origin.line})
     return {
         "path": str(loaded.path),
         "digest": loaded.digest,
         "training_digest": training_digest(loaded.job),
         "parts": comparable_parts(loaded.job),
-        "values": [
-            {"key": name, "value": value, "origin": str(loaded.origins[name])}
-            for name, value in ((dotted(key), value) for key, value in effective_values(loaded.job))
-        ],
+        "values": values,
     }
 
 
@@ -59,20 +60,21 @@ def _print_table(loaded: LoadedJob) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(
-        "key", "value", "from", title=Text(f"{loaded.job.name} ({loaded.path})"), title_justify="left"
-    )
+    table = Table(title=Text(f"{loaded.job.name} ({loaded.path})"), title_justify="left")
+    for heading in ("key", "value", "from"):
+        table.add_column(heading, overflow="fold")
     values = effective_values(loaded.job)
     for index, (key, value) in enumerate(values):
         origin = loaded.origins[dotted(key)]
-        style = "dim" if origin.is_default else ""
-        last = index + 1 == len(values) or (values[index + 1][0][0] != key[0] and len(key) > 1)
+        following = values[index + 1][0] if index + 1 < len(values) else ()
         table.add_row(
-            Text(dotted(key)), Text(_shown(value)), Text(_place(origin)), style=style, end_section=last
+            *map(Text, (dotted(key), _shown(value), _place(origin))),
+            style="dim" if origin.is_default else "",
+            end_section=following[:1] != key[:1] and len(following) > 1,
         )
     console = Console()
     console.print(table)
-    console.print(Text(f"job      {loaded.digest}\ntraining {training_digest(loaded.job)}"))
+    console.print(Text(f"job digest      {loaded.digest}\ntraining digest {training_digest(loaded.job)}"))
 
 
 def _shown(value: Any) -> str:

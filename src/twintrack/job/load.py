@@ -109,33 +109,30 @@ def _origin(path: Path, key: KeyPath, lines: Mapping[KeyPath, int]) -> Origin:
 
 def _read(path: Path, fs: FileSystem) -> str:
     """The text of the file, refused before it is read where it is too large or has nothing in it."""
+    where = place(path, None)
     try:
         size = fs.size(path)
         data = fs.read_bytes(path) if 0 < size <= _LARGEST_BYTES else b""
     except FileNotFoundError:
-        raise JobError("a job file", found="no such file", where=str(path), remedy=_near(path, fs)) from None
+        raise JobError("a job file", found="no such file", where=where, remedy=_near(path, fs)) from None
     except IsADirectoryError:
-        raise JobError(
-            "a job file", found="a folder", where=str(path), remedy="name the file inside it"
-        ) from None
+        raise JobError("a job file", found="a folder", where=where, remedy="name a file inside it") from None
     except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        raise JobError(
-            "a job file that can be read", found=reason, where=str(path), remedy="check the path"
-        ) from error
+        found = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        raise JobError("a readable job file", found=found, where=where, remedy="check the path") from error
     if max(size, len(data)) > _LARGEST_BYTES:
         raise JobError(
             f"a job file of at most {_LARGEST_BYTES:,} bytes",
             found=f"{max(size, len(data)):,}",
-            where=str(path),
-            remedy="name the job file: data are in files of their own",
+            where=where,
+            remedy="name the job file; data are in files of their own",
         )
     text = _decode(path, data)
     if not text.strip():
         raise JobError(
             "a job in TOML",
             found="nothing in the file",
-            where=str(path),
+            where=where,
             remedy="`twintrack init` writes a job to start from",
         )
     return text
@@ -182,7 +179,8 @@ def _parse(path: Path, text: str) -> dict[str, Any]:
         found = told[:1].lower() + told[1:]
         raise JobError("TOML", found=found, where=place(path, line), remedy=remedy) from None
     except ValueError as error:  # a number of thousands of digits
-        raise JobError("TOML", found=str(error), where=str(path), remedy=remedy) from None
+        told = str(error).partition(";")[0]
+        raise JobError("TOML", found=told, where=place(path, None), remedy=remedy) from None
     except RecursionError:
         raise _too_deep(path) from None
 
@@ -191,7 +189,7 @@ def _too_deep(path: Path) -> JobError:
     return JobError(
         f"tables and lists nested at most {_DEEPEST} deep",
         found="more",
-        where=str(path),
+        where=place(path, None),
         remedy="`twintrack init` shows the shape of a job",
     )
 

@@ -7,6 +7,7 @@ also makes a required one missing; then the order of the file decides.
 from __future__ import annotations
 
 import datetime
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -35,7 +36,7 @@ def validation_error(path: Path, error: ValidationError, lines: Mapping[KeyPath,
     """
     schema = JobSchema.of_jobs()
     found: list[tuple[bool, int, BrokenRule]] = []
-    for detail in error.errors(include_url=False):
+    for detail in _distinct(error.errors(include_url=False)):
         broken = detail["ctx"]["broken"] if detail["type"] == ERROR_TYPE else (_mistake(detail, schema),)
         known = detail["type"] != _UNKNOWN_KEY
         found.extend((known, _line(one.key, lines) or _LAST, one) for one in broken)
@@ -53,8 +54,9 @@ def job_error(path: Path, broken: BrokenRule, lines: Mapping[KeyPath, int], *, o
 
 
 def place(path: Path, line: int | None) -> str:
-    """``file:line``, or the file alone where no line is known."""
-    return f"{path}:{line}" if line else str(path)
+    """``file:line``, or the file alone where no line is known; what a terminal might obey is escaped."""
+    name = "".join(sign if sign.isprintable() else repr(sign)[1:-1] for sign in str(path))
+    return f"{name}:{line}" if line else name
 
 
 def found_value(value: Any) -> str:
@@ -82,13 +84,23 @@ def _line(key: KeyPath, lines: Mapping[KeyPath, int]) -> int | None:
     return None
 
 
+def _distinct(details: list[ErrorDetails]) -> list[ErrorDetails]:
+    """Without complaints that a list is too short where only its bad entries were not counted."""
+    keys = [detail["loc"] for detail in details]
+
+    def inside(key: KeyPath) -> bool:
+        return any(len(other) > len(key) and other[: len(key)] == key for other in keys)
+
+    return [detail for detail in details if detail["type"] != "too_short" or not inside(detail["loc"])]
+
+
 def _mistake(detail: ErrorDetails, schema: JobSchema) -> BrokenRule:
     key: KeyPath = detail["loc"]
     if detail["type"] == _UNKNOWN_KEY:
         return _unknown(key, schema)
     node = schema.at(key)
     if detail["type"] == "missing":
-        return BrokenRule(key, requirement(node), "no such key", _add(key, node))
+        return BrokenRule(key, requirement(node), "none", _add(key, node))
     value = detail["input"]
     return BrokenRule(key, requirement(node), found_value(value), _change(key, value, node))
 
@@ -100,8 +112,8 @@ def _unknown(key: KeyPath, schema: JobSchema) -> BrokenRule:
     hints = [nearest(str(name), known)] if nearest(str(name), known) else []
     elsewhere = schema.tables_with(str(name))
     if elsewhere:
-        places = " or ".join(table_header(other) if other else "the top of the file" for other in elsewhere)
-        hints.append(f"it belongs under {places}" if not hints else f"or does it belong under {places}?")
+        places = " or ".join(f"under {table_header(key)}" if key else "at the top" for key in elsewhere)
+        hints.append(f"or does it belong {places}?" if hints else f"it belongs {places}")
     if not hints:
         hints.append(f"the keys here are {', '.join(known)}")
     where = table_header(parent) if parent else "a job file"
@@ -127,11 +139,14 @@ def _change(key: KeyPath, value: Any, node: Mapping[str, Any]) -> str:
     if kind == "array" and not isinstance(value, tuple):
         if node["items"].get("type") == "object":
             return f"open each of the tables with {table_header((*key, 0))}"
-        return f'write it in brackets, as in {key[-1]} = ["..."]'
+        entry = json.dumps(value, ensure_ascii=False) if isinstance(value, str) else "..."
+        return f"write it in brackets, as in {key[-1]} = [{entry}]"
     if "enum" in node and isinstance(value, str) and (hint := nearest(value, map(str, node["enum"]))):
         return hint
     if isinstance(value, str) and kind in ("integer", "number", "boolean") and _is_plain(value):
         return "write it without quotes"
+    if isinstance(value, float) and kind == "integer" and value.is_integer():
+        return f"write {int(value)}" if abs(value) < 2**53 else "give such a value"
     if kind == "string" and not isinstance(value, str | tuple | dict):
         return "write it in quotes"
     default = node.get("default")

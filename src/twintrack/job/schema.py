@@ -72,6 +72,8 @@ class JobSchema:
             node = {**self.resolve(inner)}
             # what the field says of itself goes before what its record says
             node |= {word: inner[word] for word in ("description", "default", "examples") if word in inner}
+            if "items" in node:
+                node["items"] = self.resolve(node["items"])
         return node
 
     def resolve(self, node: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -1,7 +1,7 @@
 """Write a job as commented TOML: every key with its meaning, what it takes and its default, from the records.
 
-A value that is the default is written as a comment, ``#key = value``, so that removing the ``#`` changes nothing
-and changing the value then does what it says. Prose begins with ``# ``. What is written loads back to the same job.
+A value that is the default is written as a comment, ``#key = value``: removing the ``#`` changes nothing, and
+the value can then be changed. Prose begins with ``# ``. What is written loads back to the same job.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ class _Writer:
             node = self.schema.at(key)
             if node.get("type") == "object":
                 self._table(key, node, getattr(record, name))
-            elif node.get("type") == "array" and node["items"].get("$ref"):
+            elif node.get("type") == "array" and node["items"].get("type") == "object":
                 self._tables(key, node, getattr(record, name))
             else:
                 self._plain(key, node, field, record, explain=explain)
