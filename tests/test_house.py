@@ -121,6 +121,20 @@ def test_every_dependency_has_its_reason_in_the_record():
     assert not missing, f"{_name(record)}: say why these are needed: {missing}"
 
 
+def test_every_package_we_ask_for_is_imported():
+    """What nobody imports costs every user an installation: remove it, or move it to the extra that needs it."""
+    imported = set()
+    for path in SOURCES:
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Import):
+                imported.update(alias.name.split(".")[0] for alias in node.names)
+            elif isinstance(node, ast.ImportFrom) and not node.level:
+                imported.add((node.module or "").split(".")[0])
+    wanted = {re.split(r"[<>=]", line)[0].replace("-", "_") for line in _project()["project"]["dependencies"]}
+
+    assert wanted <= imported, f"pyproject.toml: nothing in the package imports {sorted(wanted - imported)}"
+
+
 def _tracked_files() -> list[Path]:
     if shutil.which("git") is None or not (ROOT / ".git").exists():
         pytest.skip("not a git checkout: there is no list of tracked files")
