@@ -59,8 +59,8 @@ class Manifest(_Record):
     job_digest: str
     """Of the job whose state this is."""
     attempt: _Count
-    """How often this step had been written to the folder before. It is part of the names of the files, so that
-    a step that is written again never touches the files of a checkpoint that still counts."""
+    """How often this step had been written to the folder before. It is part of the names of the files, so
+    that a step that is written again never touches the files of a checkpoint that still counts."""
     created: str
     """UTC, ISO 8601."""
     version: str

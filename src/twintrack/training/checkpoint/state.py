@@ -36,7 +36,8 @@ class TrainingState:
     Args:
         step: optimizer steps done.
         tensors: by ``GROUP/NAME``. Groups in use: ``weights`` (trained weights in the compute type),
-            ``master``, ``moment1``, ``moment2`` (float32 always), ``rng``. Any shape, also none and zero-sized.
+            ``master``, ``moment1``, ``moment2`` (float32 always), ``rng``. Any shape, also none and of size
+            zero.
         values: everything else, of what JSON has: schedule, sampler, generators, counters. Keys are strings,
             numbers are finite. Sequences come back as lists.
 
