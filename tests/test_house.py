@@ -122,7 +122,7 @@ def test_every_dependency_has_its_reason_in_the_record():
 
 
 def test_every_package_we_ask_for_is_imported():
-    """What nobody imports costs every user an installation: remove it, or move it to the extra that needs it."""
+    """What nobody imports costs every user an installation: remove it, or move it to an extra."""
     imported = set()
     for path in SOURCES:
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):

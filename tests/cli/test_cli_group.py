@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import signal
 import subprocess
 import sys
 
@@ -167,6 +168,29 @@ sys.exit(run(commands, ["dash"]))
         out, err = process.communicate(timeout=60)
 
     assert (process.returncode, out, err) == (0, "2 ? 3\n", "")
+
+
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
+def test_ctrl_c_and_sigterm_end_a_command_alike_and_let_it_clean_up(sent):
+    code = """
+import signal, sys, types, click
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job starts with it ignored
+@click.command()
+def command():
+    print("ready", flush=True)
+    try: signal.pause()
+    finally: print("cleaned up")
+sys.modules["twintrack.cli.init"] = types.SimpleNamespace(command=command)
+sys.argv = ["twintrack", "init"]
+from twintrack.cli import main
+main()
+"""
+    with _python(code) as process:
+        assert process.stdout.readline() == "ready\n"
+        process.send_signal(sent)
+        out, err = process.communicate(timeout=60)
+
+    assert (process.returncode, out, err.strip()) == (130, "cleaned up\n", "twintrack: stopped")
 
 
 def test_ctrl_c_during_the_first_imports_is_a_stop_too():

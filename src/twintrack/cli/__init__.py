@@ -7,6 +7,7 @@ Every command is a module ``twintrack.cli.NAME`` with a click command named ``co
 
 from __future__ import annotations
 
+import signal
 import sys
 
 __all__ = ["main"]
@@ -15,6 +16,8 @@ __all__ = ["main"]
 def main() -> None:
     """Run the command line and leave with its exit code."""
     try:
+        # A room that must do more than end, such as the pilot, puts its own handler in this place.
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
         # Imported here, so that Ctrl-C in the first tenth of a second is a stop like any other.
         from twintrack.cli.group import group, run
 
