@@ -171,7 +171,7 @@ def round_nearest_even(x: torch.Tensor, fmt: Format) -> torch.Tensor:
     one = torch.ones_like(shift)
     half = torch.where(shift > 0, one << (shift - 1).clamp_(min=0), one)
     up = (rest > half) | ((rest == half) & ((kept & 1) == 1))
-    return _join(x, kept + up, unit, fmt, largest=None)
+    return _join(x, kept + up, unit, fmt, held=None)
 
 
 def round_stochastic(x: torch.Tensor, fmt: Format, random_bits: torch.Tensor) -> torch.Tensor:
@@ -193,8 +193,8 @@ def round_stochastic(x: torch.Tensor, fmt: Format, random_bits: torch.Tensor) ->
     significand, shift, unit = _split(x, fmt)
     noise = random_bits.to(torch.int64) & ((torch.ones_like(shift) << shift) - 1)
     kept = (significand + noise) >> shift
-    next_up = fmt.max_finite + 2.0 ** (fmt.max_exponent - fmt.mantissa_bits)
-    return _join(x, kept, unit, fmt, largest=x.abs().to(torch.float64) < next_up)
+    held = _scale(significand >> shift, unit) <= fmt.max_finite
+    return _join(x, kept, unit, fmt, held=held)
 
 
 def round_toward_zero(x: torch.Tensor, fmt: Format) -> torch.Tensor:
@@ -207,7 +207,7 @@ def round_toward_zero(x: torch.Tensor, fmt: Format) -> torch.Tensor:
         float32 of the same shape; NaN and zeros as in ``round_nearest_even``.
     """
     significand, shift, unit = _split(x, fmt)
-    return _join(x, significand >> shift, unit, fmt, largest=torch.isfinite(x))
+    return _join(x, significand >> shift, unit, fmt, held=torch.isfinite(x))
 
 
 def _require_float32(x: torch.Tensor) -> None:
@@ -229,23 +229,27 @@ def _split(x: torch.Tensor, fmt: Format) -> tuple[torch.Tensor, torch.Tensor, to
     return significand >> excess.clamp(max=_MAX_SHIFT), shift - excess, unit
 
 
+def _scale(kept: torch.Tensor, unit: torch.Tensor) -> torch.Tensor:
+    """``kept * 2**unit`` in float64, exactly."""
+    return kept.to(torch.float64) * ((unit + 1023) << 52).view(torch.float64)
+
+
 def _join(
-    x: torch.Tensor, kept: torch.Tensor, unit: torch.Tensor, fmt: Format, *, largest: torch.Tensor | None
+    x: torch.Tensor, kept: torch.Tensor, unit: torch.Tensor, fmt: Format, *, held: torch.Tensor | None
 ) -> torch.Tensor:
     """Back to float32, with overflow, special values and the sign of ``x``.
 
-    ``largest`` marks the elements whose magnitude is held at the largest finite number.
+    ``held`` marks the elements that stay at the largest finite number where they would pass it.
     """
-    scale = ((unit + 1023) << 52).view(torch.float64)  # 2**unit, exactly
-    magnitude = kept.to(torch.float64) * scale
-    beyond = torch.inf if fmt.has_infinity else torch.nan
+    magnitude = _scale(kept, unit)
     over = magnitude > fmt.max_finite
-    if largest is not None:
-        magnitude = torch.where(over & largest, fmt.max_finite, magnitude)
-        over = over & ~largest
-    magnitude = magnitude.masked_fill_(over | torch.isinf(x), beyond)
-    signed = torch.copysign(magnitude, x.to(torch.float64)).to(torch.float32)
-    return signed.masked_fill_(torch.isnan(x) | torch.isnan(magnitude), torch.nan)
+    if held is not None:
+        magnitude = torch.where(over & held, fmt.max_finite, magnitude)
+        over = over & ~held
+    beyond = torch.inf if fmt.has_infinity else torch.nan
+    magnitude = magnitude.masked_fill(over | torch.isinf(x), beyond)
+    signed = torch.copysign(magnitude.to(torch.float32), x)
+    return signed.masked_fill_(torch.isnan(x) | torch.isnan(signed), torch.nan)
 
 
 def _bf16_stochastic(x: torch.Tensor, bits: torch.Tensor) -> torch.Tensor:

@@ -18,6 +18,7 @@ __all__ = ["round_nearest_even", "round_stochastic", "round_toward_zero"]
 
 _Float32 = npt.NDArray[np.float32]
 _Int64 = npt.NDArray[np.int64]
+_Bool = npt.NDArray[np.bool_]
 _MAX_SHIFT = 32
 
 
@@ -38,7 +39,7 @@ def round_nearest_even(x: _Float32, fmt: Format) -> _Float32:
     rest = significand - (kept << shift)
     half = np.where(shift > 0, np.int64(1) << np.maximum(shift - 1, 0), 1)
     up = (rest > half) | ((rest == half) & ((kept & 1) == 1))
-    return _join(x, kept + up, unit, fmt, largest=np.inf)
+    return _join(x, kept + up, unit, fmt, held=None)
 
 
 def round_stochastic(x: _Float32, fmt: Format, random_bits: npt.NDArray[np.integer[Any]]) -> _Float32:
@@ -59,8 +60,8 @@ def round_stochastic(x: _Float32, fmt: Format, random_bits: npt.NDArray[np.integ
     significand, shift, unit = _split(x, fmt)
     noise = random_bits.astype(np.int64) & ((np.int64(1) << shift) - 1)
     kept = (significand + noise) >> shift
-    largest = _largest_by_truncation(x, fmt)
-    return _join(x, kept, unit, fmt, largest=largest)
+    held = _scale(significand >> shift, unit) <= fmt.max_finite
+    return _join(x, kept, unit, fmt, held=held)
 
 
 def round_toward_zero(x: _Float32, fmt: Format) -> _Float32:
@@ -73,7 +74,7 @@ def round_toward_zero(x: _Float32, fmt: Format) -> _Float32:
         float32 of the same shape; NaN and zeros as in ``round_nearest_even``.
     """
     significand, shift, unit = _split(x, fmt)
-    return _join(x, significand >> shift, unit, fmt, largest=fmt.max_finite)
+    return _join(x, significand >> shift, unit, fmt, held=np.isfinite(x))
 
 
 def _split(x: _Float32, fmt: Format) -> tuple[_Int64, _Int64, _Int64]:
@@ -91,19 +92,23 @@ def _split(x: _Float32, fmt: Format) -> tuple[_Int64, _Int64, _Int64]:
     return significand >> np.minimum(excess, _MAX_SHIFT), shift - excess, unit
 
 
-def _largest_by_truncation(x: _Float32, fmt: Format) -> npt.NDArray[np.float64]:
-    """Per element where results are capped: at the largest finite number if ``x`` truncates to it."""
-    next_up = fmt.max_finite + np.ldexp(1.0, fmt.max_exponent - fmt.mantissa_bits)
-    return np.where(np.abs(x.astype(np.float64)) < next_up, fmt.max_finite, np.inf)
+def _scale(kept: _Int64, unit: _Int64) -> npt.NDArray[np.float64]:
+    """``kept * 2**unit``, exactly."""
+    return np.ldexp(kept.astype(np.float64), unit.astype(np.int32))
 
 
-def _join(
-    x: _Float32, kept: _Int64, unit: _Int64, fmt: Format, *, largest: float | npt.NDArray[np.float64]
-) -> _Float32:
-    """Back to float32: magnitudes up to ``largest``, overflow, special values, the sign of ``x``."""
-    magnitude = np.minimum(np.ldexp(kept.astype(np.float64), unit.astype(np.int32)), largest)
+def _join(x: _Float32, kept: _Int64, unit: _Int64, fmt: Format, *, held: _Bool | None) -> _Float32:
+    """Back to float32, with overflow, special values and the sign of ``x``.
+
+    ``held`` marks the elements that stay at the largest finite number where they would pass it.
+    """
+    magnitude = _scale(kept, unit)
+    over = magnitude > fmt.max_finite
+    if held is not None:
+        magnitude = np.where(over & held, fmt.max_finite, magnitude)
+        over = over & ~held
     beyond = np.inf if fmt.has_infinity else np.nan
-    magnitude = np.where(magnitude > fmt.max_finite, beyond, magnitude)
-    magnitude = np.where(np.isinf(x), beyond, magnitude)
-    signed = np.copysign(magnitude, x).astype(np.float32)
-    return np.where(np.isnan(x) | np.isnan(magnitude), np.float32(np.nan), signed)
+    magnitude = np.where(over | np.isinf(x), beyond, magnitude)
+    # signs are put on in float32: casting a signalling NaN would raise a floating-point exception
+    signed = np.copysign(magnitude.astype(np.float32), x)
+    return np.where(np.isnan(x) | np.isnan(signed), np.float32(np.nan), signed)
