@@ -106,4 +106,5 @@ def _header(tensors: Mapping[str, torch.Tensor], order: tuple[str, ...]) -> byte
 def _data(tensor: torch.Tensor) -> memoryview:
     """The bytes of a tensor; a view of its memory where that is possible."""
     host = tensor.detach().to("cpu").contiguous()
-    return host.reshape(-1).view(torch.uint8).numpy().data
+    # strides of dimensions of size 0 or 1 are arbitrary even where a tensor is contiguous
+    return host.as_strided((host.numel(),), (1,)).view(torch.uint8).numpy().data
