@@ -111,8 +111,9 @@ class CompileDone(Event):
     program: str
     key: str
     warm: bool
-    during: Literal["warmup", "later"]
-    """Whether before the end of the first step, or later: a recompile."""
+    during: Literal["warmup", "first_use", "later"]
+    """``warmup``: before the end of the first step; ``first_use``: the first program of a function that is first
+    needed later, such as evaluation; ``later``: another program of a function that had one: a recompile."""
     reason: str
     """Why it was not in the cache, or where it was found."""
     capture_seconds: float

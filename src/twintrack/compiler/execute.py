@@ -35,6 +35,7 @@ class _Counter:
 
 
 _Instruction = Callable[[list[Tensor | None], _Counter], None]
+_Compute = Callable[[list[Tensor], _Counter], Sequence[Tensor]]
 
 
 class Executor:
@@ -94,13 +95,9 @@ class Executor:
         self, op: Operator, types: tuple[TensorType, ...], free: tuple[int, ...]
     ) -> _Instruction:
         if op.name == "call":
-            callee = self._program.functions[str(op.attributes["function"])]
-            compute: Callable[[list[Tensor], _Counter], Sequence[Tensor]] = (
-                lambda operands, counter: self._call(callee, operands, counter)
-            )
+            compute = self._calling(self._program.functions[str(op.attributes["function"])])
         elif op.name == HOST_NAME:
-            kernel = host_kernel(op)
-            compute = lambda operands, _: kernel(operands)  # noqa: E731
+            compute = _on_host(op)
         else:
             compute = self._operator(op, types)
         inputs, outputs = op.inputs, op.outputs
@@ -114,17 +111,21 @@ class Executor:
 
         return instruction
 
-    def _operator(
-        self, op: Operator, types: tuple[TensorType, ...]
-    ) -> Callable[[list[Tensor], _Counter], Sequence[Tensor]]:
+    def _calling(self, callee: Function) -> _Compute:
+        return lambda operands, counter: self._call(callee, operands, counter)
+
+    def _operator(self, op: Operator, types: tuple[TensorType, ...]) -> _Compute:
         spec, attributes = OPERATORS[op.name], op.attributes
         declared = types[op.outputs[0]]
         dtype, rounding = TORCH_DTYPE[declared.dtype], self._rounding
         floats = {types[v].dtype for v in op.inputs if types[v].is_float}
         moves = spec.kind in ("view", "movement") and spec.rounds_once
         direct = floats <= {declared.dtype} or declared.dtype == "bool"
-        if spec.rounds_once and direct and "scalar" not in attributes and (
-            moves or isinstance(rounding, NearestEven)
+        if (
+            spec.rounds_once
+            and direct
+            and "scalar" not in attributes
+            and (moves or isinstance(rounding, NearestEven))
         ):
             return lambda operands, _: (spec.kernel(operands, attributes),)
         widen = floats - {"f32"}
@@ -140,6 +141,11 @@ class Executor:
             return (rounding.to(result, dtype, counter.next()) if dtype != torch.float32 else result,)
 
         return compute
+
+
+def _on_host(op: Operator) -> _Compute:
+    kernel = host_kernel(op)
+    return lambda operands, _: kernel(operands)
 
 
 def _present(value: Tensor | None) -> Tensor:

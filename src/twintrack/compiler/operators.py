@@ -118,7 +118,8 @@ def _add_rows(x: Sequence[Tensor], a: Attributes) -> Tensor:
     """Sum rows of ``x[0]`` into a table of ``rows`` rows, in the order of the ids."""
     values, ids = x
     table = torch.zeros((a["rows"], values.shape[-1]), dtype=values.dtype)
-    return table.index_add_(0, ids.reshape(-1), values.reshape(-1, values.shape[-1]))
+    result: Tensor = table.index_add_(0, ids.reshape(-1), values.reshape(-1, values.shape[-1]))
+    return result
 
 
 def _scatter_add(x: Sequence[Tensor], a: Attributes) -> Tensor:
@@ -161,7 +162,8 @@ def _gelu_grad(x: Sequence[Tensor], a: Attributes) -> Tensor:
 
 
 def _iota(_: Sequence[Tensor], a: Attributes) -> Tensor:
-    return torch.arange(a["count"]) * a["step"] + a["start"]
+    result: Tensor = torch.arange(a["count"]) * a["step"] + a["start"]
+    return result
 
 
 def _constant(_: Sequence[Tensor], a: Attributes) -> Tensor:
@@ -255,7 +257,8 @@ def _arithmetic() -> list[OperatorSpec]:
         for n, (f, once) in binary.items()
     ]
     specs += [
-        OperatorSpec(n, "arithmetic", _scalar_or_tensor(f), broadcast_shape, (1, 2), 1) for n, f in integer.items()
+        OperatorSpec(n, "arithmetic", _scalar_or_tensor(f), broadcast_shape, (1, 2), 1)
+        for n, f in integer.items()
     ]
     specs += [
         OperatorSpec(n, "arithmetic", _scalar_or_tensor(f), broadcast_shape, (1, 2), 1, True, "bool")
@@ -321,7 +324,12 @@ def _movement() -> list[OperatorSpec]:
             "reshape", "view", lambda x, a: x[0].reshape(a["shape"]), _reshape_shape, (1,), rounds_once=True
         ),
         OperatorSpec(
-            "transpose", "view", lambda x, a: x[0].permute(a["order"]), _transpose_shape, (1,), rounds_once=True
+            "transpose",
+            "view",
+            lambda x, a: x[0].permute(a["order"]),
+            _transpose_shape,
+            (1,),
+            rounds_once=True,
         ),
         OperatorSpec(
             "broadcast", "view", lambda x, a: x[0].expand(a["shape"]), _expand_shape, (1,), rounds_once=True
@@ -357,4 +365,3 @@ OPERATORS: Mapping[str, OperatorSpec] = MappingProxyType(
     {spec.name: spec for spec in (*_arithmetic(), *_composite(), *_reductions(), *_movement())}
 )
 """Every operator but ``call`` (of another function) and ``host`` (outside Trainium's rules), which the executor does."""
-

@@ -85,7 +85,8 @@ class Builder:
         """Whether another known tensor shares memory with this one."""
         storage = tensor.untyped_storage()._cdata
         return any(
-            other is not tensor and other.untyped_storage()._cdata == storage for other, _ in self._values.values()
+            other is not tensor and other.untyped_storage()._cdata == storage
+            for other, _ in self._values.values()
         )
 
     def emit(

@@ -72,11 +72,11 @@ def capture(
     return program
 
 
-class _Capture(TorchDispatchMode):
+class _Capture(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Watches operators and writes them to the builder on top of the stack."""
 
     def __init__(self, fake: FakeTensorMode, allow_host: bool) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.functions: dict[str, Function] = {}
         self.regions: dict[str, Region] = {}
         self.fake = fake
@@ -203,7 +203,7 @@ class _Capture(TorchDispatchMode):
         self._bind(outs, values)
         return out
 
-    def region(self, layer: nn.Module, forward: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+    def region(self, layer: nn.Module, args: Any, kwargs: Any) -> Any:
         """Call a layer as a region, captured on its first use."""
         state = {**dict(layer.named_parameters()), **dict(layer.named_buffers())}
         flat, spec = pytree.tree_flatten((args, kwargs, state))
@@ -216,7 +216,7 @@ class _Capture(TorchDispatchMode):
             name = f"{type(layer).__name__}.{len(self.regions)}"
             self.regions[key] = self._capture_region(name, layer, flat, spec, graded)
         region = self.regions[key]
-        outs = _RegionCall.apply(self, region, self.line(), *tensors)
+        outs = _RegionCall.apply(self, region, self.line(), *tensors)  # type: ignore[no-untyped-call]
         return pytree.tree_unflatten(list(outs), region.output_spec)
 
     def _capture_region(
@@ -288,7 +288,9 @@ class _RegionCall(torch.autograd.Function):
         ctx.mode, ctx.region, ctx.line, ctx.count = mode, region, line, len(tensors)
         ctx.saved = [*values[region.num_outputs :], *(operands[i] for i in region.reused)]
         result = tuple(outs[: region.num_outputs])
-        ctx.mark_non_differentiable(*(t for t, need in zip(result, region.needs_gradient, strict=True) if not need))
+        ctx.mark_non_differentiable(
+            *(t for t, need in zip(result, region.needs_gradient, strict=True) if not need)
+        )
         return result
 
     @staticmethod
@@ -308,19 +310,17 @@ def _as_regions(layers: Sequence[nn.Module], mode: _Capture) -> Iterator[None]:
     """Inside the block, calling one of the layers calls a region."""
 
     def patched(layer: nn.Module) -> Callable[..., Any]:
-        original = layer.forward
-
         def forward(*args: Any, **kwargs: Any) -> Any:
             del layer.forward  # while the region is captured, the layer is itself
             try:
-                return mode.region(layer, original, args, kwargs)
+                return mode.region(layer, args, kwargs)
             finally:
-                layer.forward = forward  # type: ignore[method-assign]
+                layer.forward = forward
 
         return forward
 
     for layer in layers:
-        layer.forward = patched(layer)  # type: ignore[method-assign]
+        layer.forward = patched(layer)
     try:
         yield
     finally:

@@ -25,7 +25,9 @@ aten = torch.ops.aten
 class Emitter:
     """One observed call: its arguments, its result as PyTorch sees it, and where operators go."""
 
-    def __init__(self, builder: Builder, line: str, args: Sequence[Any], kwargs: Mapping[str, Any], out: Any) -> None:
+    def __init__(
+        self, builder: Builder, line: str, args: Sequence[Any], kwargs: Mapping[str, Any], out: Any
+    ) -> None:
         self.builder, self.line = builder, line
         self.args, self.kwargs, self.out = args, kwargs, out
 
@@ -42,7 +44,9 @@ class Emitter:
         """Type of the result."""
         return type_of(self.out, self.line)
 
-    def emit(self, name: str, inputs: Sequence[int], result: TensorType | None = None, **attributes: Attribute) -> int:
+    def emit(
+        self, name: str, inputs: Sequence[int], result: TensorType | None = None, **attributes: Attribute
+    ) -> int:
         """Append an operator; its type is the result's unless given."""
         return self.builder.emit(name, inputs, result or self.type, self.line, **attributes)
 
@@ -162,7 +166,11 @@ def _reshape(e: Emitter) -> int:
 
 def _reshaped(e: Emitter, value: int, shape: tuple[int, ...]) -> int:
     kind = e.builder.types[value]
-    return value if kind.shape == shape else e.emit("reshape", [value], TensorType(kind.dtype, shape), shape=shape)
+    return (
+        value
+        if kind.shape == shape
+        else e.emit("reshape", [value], TensorType(kind.dtype, shape), shape=shape)
+    )
 
 
 def _expand(e: Emitter) -> int:

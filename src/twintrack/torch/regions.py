@@ -17,6 +17,7 @@ from twintrack.torch.builder import extract
 
 __all__ = ["Region", "layer_signature", "split_joint"]
 
+_PLAIN = (bool, int, float, str, tuple, dict, set, type(None))
 _INDEX_NAMES = frozenset({"layer_idx", "layer_index", "layer_id"})
 
 
@@ -46,7 +47,7 @@ def layer_signature(layer: nn.Module) -> str:
         plain = {
             key: repr(value)
             for key, value in sorted(vars(module).items())
-            if key not in _INDEX_NAMES and isinstance(value, bool | int | float | str | tuple | type(None))
+            if key not in _INDEX_NAMES and isinstance(value, _PLAIN)
         }
         parts.append(f"{name}:{type(module).__module__}.{type(module).__qualname__}{plain}")
     return "\n".join(parts)

@@ -1,0 +1,122 @@
+"""What a run folder is: ``pilot.json`` and ``job.json`` for everybody, ``inputs.json`` for whoever goes on with it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+import twintrack
+from twintrack.errors import RunFolderError
+from twintrack.job.digest import job_digest
+from twintrack.job.records import Job, TrackSlot
+from twintrack.pilot.summary import PilotFile, SlotChoice
+from twintrack.storage import FileSystem, storage_errors, write_json_atomic
+from twintrack.tracks import Choice
+
+__all__ = ["Manifest", "read_manifest", "write_manifest"]
+
+M = TypeVar("M", bound=BaseModel)
+
+
+class _Inputs(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    base: str
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """A run folder's job, and which tracks run it."""
+
+    job: Job
+    base: str
+    """Folder of the job file; the job's relative paths start there."""
+    slots: tuple[SlotChoice, ...]
+
+    @property
+    def tracks(self) -> tuple[str, ...]:
+        """Tracks that run, in the job's order."""
+        return tuple(slot.track for slot in self.slots if slot.track is not None)
+
+    def slot_of(self, track: str) -> TrackSlot:
+        """The job's settings for a track that runs.
+
+        Raises:
+            RunFolderError: if it does not run here.
+        """
+        for choice, slot in zip(self.slots, self.job.tracks, strict=True):
+            if choice.track == track:
+                return slot
+        raise RunFolderError(
+            f"one of the tracks {', '.join(self.tracks)}",
+            found=track,
+            where="run folder",
+            remedy="choose one of them",
+        )
+
+
+def write_manifest(folder: Path, job: Job, base: Path, choices: tuple[Choice, ...], fs: FileSystem) -> None:
+    """Make a folder a run folder; ``pilot.json`` is written last, so that one with it is whole.
+
+    Raises:
+        StorageError: if the file system refuses.
+    """
+    with storage_errors(folder, "make the run folder"):
+        fs.make_folder(folder)
+    write_json_atomic(fs, folder / "job.json", job.model_dump(mode="json"))
+    write_json_atomic(fs, folder / "inputs.json", {"base": str(base.resolve())})
+    pilot = PilotFile(
+        format=1,
+        job_digest=job_digest(job),
+        version=twintrack.__version__,
+        slots=tuple(SlotChoice.model_validate(_slot(choice)) for choice in choices),
+    )
+    write_json_atomic(fs, folder / "pilot.json", pilot.model_dump(mode="json"))
+
+
+def _slot(choice: Choice) -> dict[str, object]:
+    return {"use": choice.slot.use, "track": choice.track, "reason": choice.reason}
+
+
+def read_manifest(folder: Path, fs: FileSystem) -> Manifest:
+    """Read a run folder.
+
+    Raises:
+        RunFolderError: if it is none, was altered, or was made by another version.
+        StorageError: if a file cannot be read.
+    """
+    if not fs.exists(folder / "pilot.json"):
+        raise RunFolderError(
+            "a run folder, with pilot.json",
+            found="a folder without it" if fs.exists(folder) else "no such folder",
+            where=str(folder),
+            remedy="give the folder that 'twintrack pilot' made",
+        )
+    pilot = _read(folder / "pilot.json", PilotFile, fs)
+    job = _read(folder / "job.json", Job, fs)
+    if job_digest(job) != pilot.job_digest:
+        raise RunFolderError(
+            "the job that the run began with",
+            found="another one",
+            where=str(folder / "job.json"),
+            remedy="put the file back, or start a new run",
+        )
+    return Manifest(job, _read(folder / "inputs.json", _Inputs, fs).base, pilot.slots)
+
+
+def _read(path: Path, model: type[M], fs: FileSystem) -> M:
+    with storage_errors(path, "read the run folder"):
+        data = fs.read_bytes(path)
+    try:
+        return model.model_validate_json(data)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        raise RunFolderError(
+            f"a {path.name} of this version",
+            found=f"{first['msg']} {'.'.join(str(part) for part in first['loc'])}".strip(),
+            where=str(path),
+            remedy="use the version of twintrack that made the run, or start a new one",
+        ) from error

@@ -1,0 +1,197 @@
+"""The training step as pure functions of tensors: every track runs these, as they are or captured.
+
+Shapes: B rows of a micro-batch, T tokens of a row, V vocabulary. A batch is a dict of int64 tensors ``[B, T]``:
+``input_ids``, ``labels`` (already shifted; -100 carries no loss), ``position_ids``, ``segment_ids``.
+Weights are dicts by parameter name. Nothing is changed in place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from twintrack.job.records import Optimizer
+from twintrack.training.data.rows import IGNORED
+
+__all__ = ["AdamW", "Step", "segment_mask", "token_losses"]
+
+Tensors = dict[str, Tensor]
+
+
+def segment_mask(segment_ids: Tensor, dtype: torch.dtype) -> Tensor:
+    """Additive attention mask ``[B, 1, T, T]``: 0 where a position may look, the lowest finite number elsewhere.
+
+    A position looks at itself and earlier positions of its own segment, so no row of the mask is empty.
+    """
+    index = torch.arange(segment_ids.shape[1], device=segment_ids.device)
+    causal = index[:, None] >= index[None, :]
+    same = segment_ids[:, :, None] == segment_ids[:, None, :]
+    allowed = (same & causal)[:, None]
+    blocked = torch.full((), torch.finfo(dtype).min, dtype=dtype, device=segment_ids.device)
+    return torch.where(allowed, torch.zeros((), dtype=dtype, device=segment_ids.device), blocked)
+
+
+def token_losses(logits: Tensor, labels: Tensor) -> Tensor:
+    """Cross-entropy per position in float32, ``[B, T]``; 0 where the label is ignored.
+
+    Args:
+        logits: ``[B, T, V]``.
+        labels: ``[B, T]``.
+    """
+    kept = labels != IGNORED
+    targets = torch.where(kept, labels, torch.zeros_like(labels))
+    log_probabilities = torch.log_softmax(logits.float(), dim=-1)
+    losses = -log_probabilities.gather(-1, targets[..., None])[..., 0]
+    return torch.where(kept, losses, torch.zeros_like(losses))
+
+
+class AdamW(nn.Module):
+    """One tensor's update by AdamW (arXiv 1711.05101), in float32. A module, so that capture sees it as a layer.
+
+    Args:
+        optimizer: constants.
+        decays: whether weight decay applies.
+    """
+
+    def __init__(self, optimizer: Optimizer, *, decays: bool) -> None:
+        super().__init__()
+        self.beta1, self.beta2 = optimizer.beta1, optimizer.beta2
+        self.epsilon = optimizer.epsilon
+        self.decays = decays
+
+    def forward(
+        self,
+        master: Tensor,
+        moment1: Tensor,
+        moment2: Tensor,
+        gradient: Tensor,
+        scalars: Mapping[str, Tensor],
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """New master weight and moments, all of the tensor's shape; ``scalars`` are float32 without axes."""
+        gradient = gradient * scalars["clip"]
+        moment1 = moment1 * self.beta1 + gradient * (1.0 - self.beta1)
+        moment2 = moment2 * self.beta2 + gradient * gradient * (1.0 - self.beta2)
+        scale = torch.sqrt(moment2) * scalars["second_correction"] + self.epsilon
+        if self.decays:
+            master = master * scalars["decay"]
+        return master - scalars["step_size"] * (moment1 / scale), moment1, moment2
+
+
+class _SquaredSum(nn.Module):
+    """Sum of squares of a tensor, in float32."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return (x * x).sum()
+
+
+class Step:
+    """The functions of a training step for one model.
+
+    Args:
+        model: called functionally; its own parameters are never read during a step.
+        optimizer: constants of AdamW.
+        compute: type of weights in use.
+    """
+
+    def __init__(self, model: nn.Module, optimizer: Optimizer, compute: torch.dtype) -> None:
+        self.model = model
+        self.compute = compute
+        self._max_norm = optimizer.max_gradient_norm
+        self._decaying = AdamW(optimizer, decays=optimizer.weight_decay > 0.0)
+        self._steady = AdamW(optimizer, decays=False)
+        self._squared = _SquaredSum()
+        lists = [m for m in model.modules() if isinstance(m, nn.ModuleList)]
+        self.layers: tuple[nn.Module, ...] = tuple(layer for items in lists for layer in items)
+        """Modules that repeat in the model."""
+        self.update_layers: tuple[nn.Module, ...] = (self._decaying, self._steady, self._squared)
+        """Modules that repeat in the update."""
+
+    def gradients(self, weights: Tensors, frozen: Tensors, batch: Tensors, scale: Tensor) -> dict[str, Any]:
+        """Loss and gradients of one micro-batch.
+
+        Args:
+            weights: trained weights in the compute type.
+            frozen: all other parameters and all buffers.
+            batch: see the module's docstring.
+            scale: one over the loss tokens of the whole step, float32 without axes.
+
+        Returns:
+            ``loss`` (this micro-batch's share of the step's mean loss) and ``gradients`` by name, float32.
+        """
+        leaves = {name: weight.detach().requires_grad_(True) for name, weight in weights.items()}
+        with torch.enable_grad():
+            logits = self._logits({**frozen, **leaves}, batch)
+            loss = token_losses(logits, batch["labels"]).sum() * scale
+            found = torch.autograd.grad(loss, list(leaves.values()))
+        return {
+            "loss": loss.detach(),
+            "gradients": {name: grad.float() for name, grad in zip(leaves, found, strict=True)},
+        }
+
+    def accumulate(self, left: dict[str, Any], right: dict[str, Any]) -> dict[str, Any]:
+        """Sum of two results of ``gradients``."""
+        return {
+            "loss": left["loss"] + right["loss"],
+            "gradients": {name: grad + right["gradients"][name] for name, grad in left["gradients"].items()},
+        }
+
+    def update(self, state: dict[str, Tensors], gradients: Tensors, scalars: Tensors) -> dict[str, Any]:
+        """AdamW on float32 master weights, after clipping to the global 2-norm.
+
+        Weight decay leaves out tensors with fewer than two axes (biases and norms), as is usual.
+
+        Args:
+            state: ``master``, ``moment1``, ``moment2`` by name, float32.
+            gradients: by name, float32.
+            scalars: ``step_size``, ``second_correction``, ``decay``: float32 without axes.
+
+        Returns:
+            ``state`` as given but new, ``weights`` in the compute type, ``norm`` of the gradients before clipping.
+        """
+        squares = torch.stack([self._squared(grad) for grad in gradients.values()])
+        norm = torch.sqrt(squares.sum())
+        clip = torch.ones_like(norm)
+        if self._max_norm is not None:
+            clip = torch.minimum(clip, self._max_norm / (norm + 1e-6))
+        scalars = {**scalars, "clip": clip}
+        new: dict[str, Tensors] = {"master": {}, "moment1": {}, "moment2": {}}
+        for name, master in state["master"].items():
+            rule = self._decaying if master.dim() > 1 else self._steady
+            results = rule(master, state["moment1"][name], state["moment2"][name], gradients[name], scalars)
+            for kind, result in zip(new, results, strict=True):
+                new[kind][name] = result
+        weights = {name: master.to(self.compute) for name, master in new["master"].items()}
+        return {"state": new, "weights": weights, "norm": norm}
+
+    def evaluate(self, weights: Tensors, frozen: Tensors, batch: Tensors) -> Tensor:
+        """Loss per position, float32 ``[B, T]``."""
+        with torch.no_grad():
+            return token_losses(self._logits({**frozen, **weights}, batch), batch["labels"])
+
+    def next_tokens(self, weights: Tensors, frozen: Tensors, batch: Tensors, last: Tensor) -> Tensor:
+        """The likeliest next token of every row, int64 ``[B]``; the lowest id where several are.
+
+        Args:
+            weights: trained weights.
+            frozen: everything else.
+            batch: without ``labels``.
+            last: int64 ``[B]``, position of the last token of each row.
+        """
+        with torch.no_grad():
+            logits = self._logits({**frozen, **weights}, batch)
+            index = last[:, None, None].expand(-1, 1, logits.shape[-1])
+            return logits.gather(1, index)[:, 0].float().argmax(dim=-1)
+
+    def _logits(self, state: Tensors, batch: Tensors) -> Tensor:
+        inputs = {
+            "input_ids": batch["input_ids"],
+            "position_ids": batch["position_ids"],
+            "attention_mask": segment_mask(batch["segment_ids"], self.compute),
+            "use_cache": False,
+        }
+        logits: Tensor = functional_call(self.model, state, (), inputs).logits
+        return logits
