@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -16,12 +17,14 @@ import torch
 
 from twintrack.errors import CheckpointError
 from twintrack.storage import FileSystem, inside, storage_errors
+from twintrack.training.checkpoint.format import DTYPES
 from twintrack.training.checkpoint.inspection import check_digest, inspect
 from twintrack.training.checkpoint.manifest import MANIFEST, FileRecord, Manifest, folder_name, state_file
-from twintrack.training.checkpoint.state import TrainingState
+from twintrack.training.checkpoint.state import TrainingState, group_of
 
 __all__ = ["LoadedCheckpoint", "TensorRecord", "read_checkpoint", "read_values", "tensor_records"]
 
+_ITEM_BYTES: Mapping[str, int] = {name: dtype.itemsize for dtype, name in DTYPES.items()}
 _READERS = 2
 """Files read and digested at once."""
 
@@ -43,7 +46,18 @@ class TensorRecord:
     dtype: str
     """As safetensors names it."""
     shape: tuple[int, ...]
+    bytes: int
     file: str
+
+    @property
+    def elements(self) -> int:
+        """Number of elements."""
+        return math.prod(self.shape)
+
+    @property
+    def group(self) -> str:
+        """What stands before the first ``/`` of the name."""
+        return group_of(self.name)
 
 
 def read_checkpoint(
@@ -100,8 +114,10 @@ def tensor_records(folder: Path, manifest: Manifest) -> list[TensorRecord]:
             with safetensors.safe_open(inside(path, file), framework="pt") as opened:
                 for name in opened.keys():  # noqa: SIM118  (safe_open is no mapping)
                     part = opened.get_slice(name)
-                    records.append(TensorRecord(name, part.get_dtype(), tuple(part.get_shape()), file))
-        except (safetensors.SafetensorError, OSError) as error:
+                    dtype, shape = part.get_dtype(), tuple(part.get_shape())
+                    size = math.prod(shape) * _ITEM_BYTES[dtype]
+                    records.append(TensorRecord(name, dtype, shape, size, file))
+        except (safetensors.SafetensorError, KeyError, OSError) as error:
             raise _unusable(path / file, f"a header that safetensors refuses: {error}") from error
     return sorted(records, key=lambda record: record.name)
 
