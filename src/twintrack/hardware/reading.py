@@ -80,7 +80,7 @@ def _parse(file: str, text: str) -> Table:
     except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise CatalogueError("TOML", found=str(error), where=file, remedy="correct the data file") from error
     top = Table(file, "", content)
-    for key in top.keys():  # noqa: SIM118 - Table is a cursor, not a mapping
+    for key in top.names():
         if key not in _TOP:
             raise top.refuse(f"one of {', '.join(_TOP)}", key, key, nearest(key, _TOP))
     return top
@@ -90,10 +90,10 @@ def _each(
     tables: Mapping[str, Table], kind: str, into: dict[str, Any], read: Callable[[Table, str], Any]
 ) -> None:
     for top in tables.values():
-        if kind not in top.keys():  # noqa: SIM118
+        if not top.has(kind):
             continue
         group = top.table(kind)
-        for name in group.keys():  # noqa: SIM118
+        for name in group.names():
             if name in into:
                 raise group.refuse(f"each {kind} once", name, name, "remove one of the two")
             entry = group.table(name)
@@ -122,7 +122,7 @@ def _record(kind: type[R], table: Table, name: str, records: Records) -> R:
     if issubclass(kind, Machine):
         values |= _machine_texts(table, records)
     if kind is Server:
-        values["member"] = table.choice("member", records.instances) if "member" in table.keys() else ""  # noqa: SIM118
+        values["member"] = table.choice("member", records.instances) if table.has("member") else ""
     if kind is Link:
         values |= {key: table.text(key) for key in ("connects", "direction")}
     if kind is Chip:
@@ -131,7 +131,7 @@ def _record(kind: type[R], table: Table, name: str, records: Records) -> R:
     for item in fields(kind):
         if "unit" not in item.metadata:
             continue
-        if item.name in table.keys():  # noqa: SIM118
+        if table.has(item.name):
             values[item.name], details[item.name] = table.figure(
                 item.name, item.metadata["unit"], records.sources
             )
@@ -142,6 +142,7 @@ def _record(kind: type[R], table: Table, name: str, records: Records) -> R:
                 details[item.name] = Detail(Status.DERIVED if figure.known else Status.UNKNOWN)
         elif item.default is not None:
             table.figure(item.name, item.metadata["unit"], records.sources)  # refuses: it is missing
+    table.close()
     if kind is Chip:
         _check_cores(table, values)
     return kind(**values, details=MappingProxyType(details))
@@ -159,7 +160,7 @@ def _check_cores(table: Table, values: Mapping[str, Any]) -> None:
 
 def _machine_texts(table: Table, records: Records) -> dict[str, str]:
     chip = table.choice("chip", records.chips)
-    link = table.choice("link", records.links) if "link" in table.keys() else ""  # noqa: SIM118
+    link = table.choice("link", records.links) if table.has("link") else ""
     return {"chip": chip, "link": link, "topology": table.text("topology", default="")}
 
 

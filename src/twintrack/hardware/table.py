@@ -37,9 +37,14 @@ class Table:
         self._content: dict[str, Any] = content
         self._read: set[str] = set()
 
-    def keys(self) -> Iterable[str]:
+    def names(self) -> Iterable[str]:
         """The keys of the table, in the order of the file."""
         return self._content.keys()
+
+    def has(self, key: str) -> bool:
+        """Whether the key is there; it counts as asked for either way."""
+        self._read.add(key)
+        return key in self._content
 
     def table(self, key: str) -> Table:
         """The table under ``key``."""
@@ -56,7 +61,7 @@ class Table:
 
     def text(self, key: str, *, default: str | None = None) -> str:
         """A text that is not empty, or ``default`` where the key is absent and a default is given."""
-        if key not in self._content and default is not None:
+        if not self.has(key) and default is not None:
             return default
         value = self._take(key, "a text")
         if not isinstance(value, str) or not value.strip():
@@ -65,7 +70,7 @@ class Table:
 
     def texts(self, key: str, *, required: bool = True) -> tuple[str, ...]:
         """A list of texts without repetition."""
-        if key not in self._content and not required:
+        if not self.has(key) and not required:
             return ()
         value = self._take(key, "a list of texts")
         if not isinstance(value, list) or not all(isinstance(item, str) and item.strip() for item in value):
@@ -76,7 +81,7 @@ class Table:
 
     def integers(self, key: str) -> tuple[int, ...]:
         """A list of positive whole numbers; empty where the key is absent."""
-        if key not in self._content:
+        if not self.has(key):
             return ()
         value = self._take(key, "a list of whole numbers")
         if not isinstance(value, list) or not all(type(item) is int and item > 0 for item in value):
@@ -117,19 +122,19 @@ class Table:
             sources: the known sources.
             observed: whether the figure must carry its own date of observation.
         """
-        if key not in self._content:
+        if not self.has(key):
             raise self._error("a figure", "nothing", key)
         entry = self.table(key)
         if "unknown" in entry._content:
             reason = entry.text("unknown")
-            source = entry.source(sources) if "source" in entry._content else None
+            source = entry.source(sources) if entry.has("source") else None
             entry.close()
             return Quantity.unknown(unit, reason), Detail(Status.UNKNOWN, source)
         value = entry._number("value", whole=unit in _COUNTS)
         if entry.text("unit") != unit:
             raise entry._error(f"the unit {unit}, which belongs to this key", entry._content["unit"], "unit")
         source = entry.source(sources)
-        status = Status(entry.choice("status", Status)) if "status" in entry._content else source.status
+        status = Status(entry.choice("status", Status)) if entry.has("status") else source.status
         formula = entry.text("formula", default="") if status is not Status.DERIVED else entry.text("formula")
         if formula and status is not Status.DERIVED:
             raise entry._error("no formula unless the status is derived", formula, "formula")
@@ -170,8 +175,7 @@ class Table:
         return value
 
     def _take(self, key: str, what: str) -> object:
-        self._read.add(key)
-        if key not in self._content:
+        if not self.has(key):
             raise self._error(what, "nothing", key)
         return self._content[key]
 
@@ -190,12 +194,15 @@ def parse_date(text: str) -> tuple[datetime.date, datetime.date] | None:
     """First and last day of ``YYYY``, ``YYYY-MM`` or ``YYYY-MM-DD``; ``None`` if the text is no such date."""
     if not _DATE.fullmatch(text):
         return None
-    year, month, day = (*map(int, text.split("-")), 0, 0)[:3]
+    year, *rest = map(int, text.split("-"))
+    month = rest[0] if rest else None
     try:
-        if day:
-            return datetime.date(year, month, day), datetime.date(year, month, day)
-        first = datetime.date(year, month or 1, 1)
-        after = datetime.date(year + 1, 1, 1) if month in (0, 12) else datetime.date(year, month + 1, 1)
+        if len(rest) == 2:
+            day = datetime.date(year, rest[0], rest[1])
+            return day, day
+        first = datetime.date(year, month if month is not None else 1, 1)
+        after = first.replace(year=year + 1) if month in (None, 12) else first.replace(month=first.month + 1)
+        after = after.replace(month=1) if month == 12 else after
     except ValueError:
         return None
     return first, after - datetime.timedelta(days=1)
