@@ -147,7 +147,7 @@ def _sizes(job: Job) -> Iterator[BrokenRule]:
     if tokens > _MOST_TOKENS:
         yield BrokenRule(
             ("batch", "micro"),
-            f"at most {_MOST_TOKENS:,} tokens in a forward pass (positions are counted in 32 bits)",
+            f"at most {_MOST_TOKENS:,} tokens in a forward pass (as far as 32-bit indices reach)",
             f"{job.batch.micro:,} rows of {job.data.sequence_length:,} tokens",
             "use fewer rows and more batch.accumulation",
         )
