@@ -26,7 +26,9 @@ __all__ = ["chart_figure"]
 _DASHES = ("solid", "dash", "dot", "dashdot")
 _SYMBOLS = ("circle", "square", "diamond", "triangle-up", "cross", "x")
 _MARKS = {"checkpoint": "diamond", "resume": "triangle-right", "stop": "x", "lost": "x-open"}
+_OFFSETS = {"checkpoint": 0.0, "resume": -0.36, "stop": -0.36, "lost": 0.36}
 _LONGEST_LABEL = 34
+_MOST_MARKERS = 120  # more of them on one line hide it
 Figure = dict[str, Any]
 
 
@@ -47,7 +49,11 @@ def chart_figure(chart: Chart) -> Figure:
         case BarChart():
             return _bars(chart.bars, chart.series, chart.unit, stacked=False)
         case StackedBars():
-            return _bars(chart.bars, chart.parts, chart.unit, stacked=True)
+            figure = _bars(chart.bars, chart.parts, chart.unit, stacked=True)
+            if chart.totals:
+                figure["data"].append(_totals(chart))
+                figure["layout"]["margin"] = {"r": 72}
+            return figure
         case Timeline():
             return _timeline(chart)
 
@@ -56,18 +62,32 @@ def _drawable(series: Series, log: bool) -> list[float | None]:
     return [None if y is None or (log and y <= 0) else y for y in series.y]
 
 
+def _marker(series: Series) -> Figure:
+    """Points that stand alone are open and differ in size, so that equal values of two series are both seen."""
+    symbol = _SYMBOLS[series.slot % len(_SYMBOLS)]
+    if series.line:
+        return {"symbol": symbol, "size": 6}
+    return {"symbol": f"{symbol}-open", "size": 14 - 4 * (series.slot % 2), "line": {"width": 2.5}}
+
+
+def _mode(series: Series) -> str:
+    if not series.line:
+        return "markers"
+    return "lines+markers" if len(series.x) <= _MOST_MARKERS else "lines"
+
+
 def _lines(chart: LineChart) -> Figure:
     data: list[Figure] = []
     for series in chart.series:
         trace: Figure = {
             "type": "scatter",
-            "mode": "lines+markers" if series.line else "markers",
+            "mode": _mode(series),
             "name": _plain(series.name),
             "x": list(series.x),
             "y": _drawable(series, chart.log_y),
-            "meta": {"slot": series.slot, "hollow": not series.line},
+            "meta": {"slot": series.slot},
             "line": {"dash": _DASHES[series.slot % len(_DASHES)], "width": 2},
-            "marker": {"symbol": _SYMBOLS[series.slot % len(_SYMBOLS)], "size": 6 if series.line else 11},
+            "marker": _marker(series),
             "hovertemplate": "%{fullData.name}<br>%{x}: %{y:.6g}<extra></extra>",
             "showlegend": True,
         }
@@ -95,7 +115,7 @@ def _lines(chart: LineChart) -> Figure:
         "hovermode": "closest",
     }
     if chart.log_y:
-        layout["yaxis"] |= {"exponentformat": "power", "dtick": 1}
+        layout["yaxis"] |= {"tickformat": "~g", "dtick": 1}
     return {"data": data, "layout": layout}
 
 
@@ -132,7 +152,7 @@ def _bars(bars: Sequence[str], series: Sequence[BarSeries], unit: str, *, stacke
         "xaxis": {
             "title": {"text": _plain(unit)},
             "rangemode": "tozero",
-            "tickformat": "~s" if unit != "s" else "",
+            "tickformat": "~s" if unit in ("FLOP", "byte") else "",
         },
         "yaxis": _places(bars),
         "uniformtext": {"mode": "hide", "minsize": 10} if stacked else {},
@@ -140,6 +160,26 @@ def _bars(bars: Sequence[str], series: Sequence[BarSeries], unit: str, *, stacke
         "legend": {"traceorder": "normal"},
     }
     return {"data": data, "layout": layout}
+
+
+def _totals(chart: StackedBars) -> Figure:
+    """Totals behind the bars; they stand where the drawn parts end."""
+    ends = [
+        sum(value.value or 0 for part in chart.parts if (value := part.values[place]) is not None)
+        for place in range(len(chart.bars))
+    ]
+    return {
+        "type": "scatter",
+        "mode": "text",
+        "x": ends,
+        "y": list(range(len(chart.bars))),
+        "text": [f"  {_plain(quantity_text(total))}" for total in chart.totals],
+        "textposition": "middle right",
+        "meta": {"style": "text"},
+        "hoverinfo": "skip",
+        "showlegend": False,
+        "cliponaxis": False,
+    }
 
 
 def _places(names: Sequence[str]) -> Figure:
@@ -182,7 +222,7 @@ def _timeline(chart: Timeline) -> Figure:
                     "type": "scatter",
                     "mode": "markers",
                     "x": [m.at for _, m in marks],
-                    "y": [row - (0.36 if style != "checkpoint" else 0.0) for row, _ in marks],
+                    "y": [row + _OFFSETS[m.style] for row, m in marks],
                     "marker": {"symbol": _MARKS.get(style, "circle"), "size": 11},
                     "customdata": [_plain(m.label) for _, m in marks],
                     "hovertemplate": "%{customdata}<extra></extra>",

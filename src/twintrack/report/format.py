@@ -44,14 +44,16 @@ def scaled(value: float, unit: str) -> tuple[float, str]:
     (12.5, 'ms')
     """
     steps = _STEPS.get(unit)
-    if steps is None or value == 0:
+    if steps is None:
         return value, unit
+    if value == 0:
+        return value, next(name for factor, name in steps if factor == 1.0)
     factor, name = next((s for s in reversed(steps) if abs(value) >= s[0]), steps[0])
     return (value, name) if factor == 1.0 else (value / factor, name)
 
 
 def _number(value: float, unit: str) -> str:
-    if isinstance(value, int) or (float(value).is_integer() and abs(value) < 1e6):
+    if isinstance(value, int) or value == 0 or (unit == "%" and value == 100):
         return f"{int(value):,}"
     if unit == "%" and value < 100 and round(value, 2) >= 100:
         return "99.99"  # a share below all of it must never be printed as all of it
@@ -68,6 +70,8 @@ def quantity_text(quantity: Quantity) -> str:
     """
     if quantity.value is None:
         return "unknown"
+    if quantity.kind in (Provenance.PUBLISHED, Provenance.ASSUMED):
+        return f"{quantity.value:,} {quantity.unit}".strip()  # as it was stated, to the digit
     value, unit = scaled(quantity.value, quantity.unit)
     return f"{_number(value, unit)} {unit}".strip()
 

@@ -11,7 +11,6 @@ import hashlib
 from importlib import resources
 
 import jinja2
-from markupsafe import Markup
 from plotly.offline import get_plotlyjs
 
 from twintrack.quantity import Provenance, Quantity
@@ -72,9 +71,9 @@ def render_page(page: Page) -> str:
     return environment.get_template("page.html.j2").render(
         page=page,
         policy=_policy(library, script),
-        style=Markup(_asset("page.css")),  # noqa: S704  our own file, holds no text from outside
-        library=Markup(library),  # noqa: S704  the chart library as its package carries it
-        script=Markup(script),  # noqa: S704  our own file
+        style=_asset("page.css"),
+        library=library,
+        script=script,
     )
 
 

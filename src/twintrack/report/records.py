@@ -162,17 +162,21 @@ class StackedBars:
     """Horizontal bars made of parts, one after the other; all parts have the same unit.
 
     Raises:
-        ValueError: if a part has another number of values than there are bars.
+        ValueError: if a part or the totals have another number of values than there are bars.
     """
 
     title: str
     unit: str
     bars: tuple[str, ...]
     parts: tuple[BarSeries, ...]
+    totals: tuple[Quantity, ...] = ()
+    """Written behind the bars; none, or one per bar."""
     note: str = ""
 
     def __post_init__(self) -> None:
         _same_length(self.title, self.bars, self.parts)
+        if self.totals and len(self.totals) != len(self.bars):
+            raise ValueError(f"chart {self.title!r}: {len(self.totals)} totals for {len(self.bars)} bars")
 
 
 def _same_length(title: str, bars: tuple[str, ...], series: tuple[BarSeries, ...]) -> None:

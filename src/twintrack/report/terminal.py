@@ -10,7 +10,7 @@ from twintrack.quantity import Quantity
 from twintrack.report.format import BADGES, KIND_MEANING, quantity_text
 from twintrack.report.records import Cell, Status, Table
 
-__all__ = ["kinds_line", "terminal_table"]
+__all__ = ["kinds_line", "plain_text", "terminal_table"]
 
 _SIGNS = {
     "good": ("✓ ", "bold green"),
@@ -23,11 +23,11 @@ _SIGNS = {
 def terminal_table(table: Table) -> RichTable:
     """The table for a ``rich`` console; each figure ends in its kind's letter, texts are never markup."""
     drawn = RichTable(title=Text(table.title, style="bold"), title_justify="left", pad_edge=False, box=None)
-    drawn.caption = Text(_safe(table.note), style="dim") if table.note else None
+    drawn.caption = Text(plain_text(table.note), style="dim") if table.note else None
     drawn.caption_justify = "left"
     for column in table.columns:
         drawn.add_column(
-            escape(_safe(column.name)),
+            escape(plain_text(column.name)),
             justify="right" if column.numeric else "left",
             header_style="dim",
             overflow="fold",
@@ -44,13 +44,13 @@ def _text(cell: Cell) -> Text:
             return text.append(f" {BADGES[cell.kind]}", style="dim") if cell.known else text
         case Status():
             sign, style = _SIGNS[cell.tone]
-            return Text(sign + _safe(cell.text), style=style)
+            return Text(sign + plain_text(cell.text), style=style)
         case _:
-            return Text(_safe(cell))
+            return Text(plain_text(cell))
 
 
-def _safe(text: str) -> str:
-    """Control characters could move the cursor or rename the window of whoever reads the table."""
+def plain_text(text: str) -> str:
+    """Text without control characters, which could move the cursor or rename the window of its reader."""
     return "".join(sign if sign.isprintable() or sign == "\n" else "�" for sign in text)
 
 

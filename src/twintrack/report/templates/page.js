@@ -11,7 +11,7 @@
 
   const styles = {
     start: ["slot-6", 0.55], work: ["slot-0", 0.75], save: ["slot-4", 1],
-    checkpoint: ["slot-2", 1], resume: ["ink", 1], stop: ["slot-1", 1], lost: ["slot-1", 1], limit: ["slot-1", 1],
+    checkpoint: ["slot-2", 1], resume: ["ink", 1], stop: ["slot-1", 1], lost: ["slot-1", 1], limit: ["slot-1", 1], text: ["ink", 1],
   };
 
   function paint(trace) {
@@ -22,11 +22,11 @@
     if (trace.type === "bar") {
       painted.marker = { color: main, opacity: style ? style[1] : 1, line: { color: colour("paper"), width: meta.gap ? 1.5 : 0 } };
       painted.outsidetextfont = { color: colour("ink") };
+      painted.textfont = { size: 12 };
     } else {
       painted.line = Object.assign({}, trace.line, { color: main });
       painted.marker = Object.assign({}, trace.marker, {
-        color: meta.hollow ? colour("paper") : main,
-        line: { color: meta.hollow ? main : colour("paper"), width: meta.hollow ? 2.5 : 1 },
+        color: main, line: Object.assign({ color: colour("paper"), width: 1 }, (trace.marker || {}).line),
       });
     }
     return painted;
@@ -34,14 +34,15 @@
 
   function axis(given) {
     return Object.assign({ gridcolor: colour("grid"), linecolor: colour("rule"), zerolinecolor: colour("rule"), tickcolor: colour("rule"),
-      automargin: true, fixedrange: false }, given);
+      automargin: true, title: undefined }, given,
+      given.title ? { title: { text: given.title.text, font: { size: 12.5, color: colour("quiet") } } } : {});
   }
 
   function layout(given, width) {
     const painted = Object.assign({}, given, {
       paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
       font: { family: getComputedStyle(document.body).fontFamily, size: 12.5, color: colour("ink") },
-      margin: { l: 56, r: 16, t: 34, b: 44 },
+      margin: Object.assign({ l: 56, r: 16, t: 34, b: 44 }, given.margin),
       legend: Object.assign({ orientation: "h", x: 0, y: 1, xanchor: "left", yanchor: "bottom" }, given.legend),
       hoverlabel: { bgcolor: colour("ink"), bordercolor: colour("ink"), font: { color: colour("paper"), size: 12.5 }, align: "left" },
       xaxis: axis(given.xaxis), yaxis: axis(given.yaxis),

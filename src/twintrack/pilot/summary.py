@@ -1,0 +1,177 @@
+"""A run folder, from its events alone, as one record and as ``summary.json``.
+
+Nothing is measured here and nothing is read but ``pilot.json``, ``job.json`` and the events files, so that a
+run can be reported again at any time, elsewhere, with the same figures."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from itertools import combinations
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from twintrack.errors import RunFolderError
+from twintrack.events import AnyEvent, read_events
+from twintrack.job.records import Job, TrackName
+from twintrack.pilot.summary_checks import compare_runs, compare_tracks
+from twintrack.pilot.summary_failures import failures
+from twintrack.pilot.summary_figures import Ledger
+from twintrack.pilot.summary_parts import RunName
+from twintrack.pilot.summary_programs import compile_reasons
+from twintrack.pilot.summary_records import RunSummary, SlotSummary, Summary, TrackSummary
+from twintrack.pilot.summary_run import slowdown, stall, summarise_run
+from twintrack.pilot.summary_start import cold_and_warm
+from twintrack.quantity import Quantity
+from twintrack.storage import FileSystem, inside, storage_errors, write_json_atomic
+
+__all__ = ["PilotFile", "SlotChoice", "read_summary", "summary_json", "write_summary"]
+
+M = TypeVar("M", bound=BaseModel)
+
+
+class SlotChoice(BaseModel):
+    """One place in the comparison, as ``pilot.json`` has it."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+    use: tuple[TrackName, ...]
+    track: TrackName | None
+    """Which track fills the place; ``null`` where the machine has none of them."""
+    reason: str
+    """Why this one, or why none."""
+
+
+class PilotFile(BaseModel):
+    """``pilot.json``: what the run folder is."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+    format: Literal[1]
+    job_digest: str
+    version: str
+    """Of twintrack, when the run began."""
+    slots: tuple[SlotChoice, ...]
+
+
+def _read(fs: FileSystem, folder: Path, name: str, model: type[M]) -> M:
+    path = inside(folder, name)
+    with storage_errors(path, "read the run folder"):
+        data = fs.read_bytes(path)
+    try:
+        return model.model_validate_json(data)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        place = ".".join(str(part) for part in first["loc"])
+        raise RunFolderError(
+            f"a {name} of this version",
+            found=f"{first['msg']} {place}".strip(),
+            where=str(path),
+            remedy="report it with the version that wrote it",
+        ) from error
+
+
+def read_summary(folder: Path, fs: FileSystem) -> Summary:
+    """Read a run folder, finished or not.
+
+    Raises:
+        RunFolderError: if it is not a run folder, or one of another version.
+        EventError: if an events file holds a whole line that is not an event.
+        StorageError: if a file cannot be read.
+    """
+    if not fs.exists(folder / "pilot.json"):
+        raise RunFolderError(
+            "a run folder, with pilot.json",
+            found="none" if not fs.exists(folder) else "a folder without it",
+            where=str(folder),
+            remedy="give the folder that 'twintrack pilot' made",
+        )
+    pilot = _read(fs, folder, "pilot.json", PilotFile)
+    job = _read(fs, folder, "job.json", Job)
+    names = list(dict.fromkeys(slot.track for slot in pilot.slots if slot.track is not None))
+    tracks = tuple(_track(folder, fs, name) for name in names)
+    references = [track.reference for track in tracks if track.reference is not None]
+    comparisons = tuple(compare_tracks(a, b, job.tolerances.loss) for a, b in combinations(references, 2))
+    return Summary(
+        job=job,
+        job_digest=pilot.job_digest,
+        version=pilot.version,
+        slots=tuple(SlotSummary(slot.use, slot.track, slot.reason) for slot in pilot.slots),
+        tracks=tracks,
+        comparisons=comparisons,
+        to_the_bit=_all([track.resume.to_the_bit for track in tracks]),
+        failures=failures(job, pilot.job_digest, tracks, comparisons),
+    )
+
+
+def _all(answers: Sequence[bool | None]) -> bool | None:
+    if False in answers:
+        return False
+    return True if answers and None not in answers else None
+
+
+def _track(folder: Path, fs: FileSystem, track: str) -> TrackSummary:
+    found: list[tuple[RunSummary, list[AnyEvent]]] = []
+    names: tuple[RunName, ...] = ("reference", "interrupted")
+    for name in names:
+        path = f"tracks/{track}/{name}/events.jsonl"
+        full = inside(folder, path)
+        events = list(read_events(full)) if fs.exists(full) else []
+        if events:
+            found.append((summarise_run(track, name, path, events), events))
+    runs = [run for run, _ in found]
+    by_name = {run.run: run for run in runs}
+    cold, warm = cold_and_warm(found)
+    ledger = Ledger(" and ".join(run.events for run in runs) or f"tracks/{track}")
+    compiled = [one for run in runs for one in run.compiles]
+    return TrackSummary(
+        track=track,
+        reference=by_name.get("reference"),
+        interrupted=by_name.get("interrupted"),
+        resume=compare_runs(by_name.get("reference"), by_name.get("interrupted")),
+        cold=cold,
+        warm=warm,
+        compile_reasons=compile_reasons(compiled, ledger),
+        recompiles=ledger.derived(
+            sum(one.during == "later" for one in compiled), "", "number of later CompileDone"
+        )
+        if runs
+        else ledger.unknown("", "event"),
+        stall=stall(runs),
+        slowdown=slowdown(runs, [events for _, events in found]),
+    )
+
+
+def summary_json(summary: Summary) -> dict[str, Any]:
+    """The summary as plain JSON values; fields of a quantity that say nothing are left out."""
+    fields = _plain(summary)
+    return {"format": 1, "passed": summary.passed, **fields}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, BaseModel):
+        return value.model_dump(mode="json")
+    if isinstance(value, Quantity):
+        fields = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+        return {
+            k: _plain(v) for k, v in fields.items() if k in ("value", "unit", "kind") or v not in (None, "")
+        }
+    if dataclasses.is_dataclass(value):
+        return {field.name: _plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
+    if isinstance(value, tuple | list):
+        return [_plain(item) for item in value]
+    return value
+
+
+def write_summary(folder: Path, fs: FileSystem) -> Summary:
+    """Read the run folder and write its ``summary.json``; equal events give equal bytes.
+
+    Raises:
+        RunFolderError, EventError, StorageError: as ``read_summary``; StorageError also if it cannot be
+        written.
+    """
+    summary = read_summary(folder, fs)
+    write_json_atomic(fs, folder / "summary.json", summary_json(summary))
+    return summary

@@ -1,0 +1,178 @@
+"""Comparisons to the bit, inside a run and between its two runs; between tracks, within the tolerance."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+
+from twintrack.events import AnyEvent, StepDone
+from twintrack.pilot.summary_figures import Ledger, of_kind
+from twintrack.pilot.summary_parts import Check, Curve
+from twintrack.pilot.summary_records import Comparison, ResumeCheck, RunSummary
+from twintrack.quantity import Provenance, Quantity
+
+__all__ = ["compare_runs", "compare_tracks", "repeats"]
+
+
+def _bits(value: float) -> str:
+    """A text that is equal only for equal bits (0.0 and -0.0 differ)."""
+    return value.hex()
+
+
+def _check(
+    name: str, first: Mapping[Hashable, object], second: Mapping[Hashable, object], sides: tuple[str, str]
+) -> Check:
+    """Compare entries that stand in both; entries that only one side has leave the answer open."""
+    common = [key for key in first if key in second]
+    compared = Quantity(
+        len(common),
+        "",
+        Provenance.DERIVED,
+        f"number of {name} that stand in both {sides[0]} and {sides[1]}",
+        rests_on=Provenance.MEASURED,
+    )
+    for key in common:
+        if first[key] != second[key]:
+            return Check(name, False, compared, f"first difference at {key}: {first[key]} and {second[key]}")
+    lonely = [f"{key} only in {sides[0]}" for key in first if key not in second]
+    lonely += [f"{key} only in {sides[1]}" for key in second if key not in first]
+    if lonely:
+        return Check(
+            name, None, compared, f"{lonely[0]}" + (f" and {len(lonely) - 1} more" if lonely[1:] else "")
+        )
+    return Check(name, True, compared) if common else Check(name, None, compared, "nothing to compare")
+
+
+def repeats(events: Sequence[AnyEvent], ledger: Ledger) -> Check:
+    """Whether each step that was done again gave the bits of the time before."""
+    before: dict[int, StepDone] = {}
+    count = 0
+    difference = ""
+    for event in of_kind(events, StepDone):
+        earlier = before.get(event.step)
+        if earlier is not None:
+            count += 1
+            difference = difference or _step_difference(earlier, event)
+        before[event.step] = event
+    compared = ledger.derived(count, "", "number of StepDone for a step that an earlier leg had done")
+    return Check("repeated steps", None if not count else not difference, compared, difference)
+
+
+def _step_difference(first: StepDone, second: StepDone) -> str:
+    for name in ("loss", "gradient_norm", "learning_rate"):
+        a, b = getattr(first, name), getattr(second, name)
+        if _bits(a) != _bits(b):
+            return f"step {first.step}: {name} {a!r} in leg {first.leg}, {b!r} in leg {second.leg}"
+    for name in ("sample_ids", "tokens", "loss_tokens"):
+        if getattr(first, name) != getattr(second, name):
+            return f"step {first.step}: {name} differ between leg {first.leg} and leg {second.leg}"
+    return ""
+
+
+def _points(curve: Curve) -> dict[Hashable, object]:
+    return {f"step {step}": _Bits(value) for step, value in zip(curve.steps, curve.values, strict=True)}
+
+
+class _Bits(float):
+    """A float that is equal to another only if all bits are."""
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, float) and _bits(self) == _bits(other)
+
+    def __hash__(self) -> int:
+        return hash(_bits(self))
+
+
+def _sample_ids(run: RunSummary) -> dict[Hashable, object]:
+    return {f"step {step}": ids for step, ids in zip(run.loss.steps, run.sample_ids, strict=True)}
+
+
+def _evaluations(run: RunSummary) -> dict[Hashable, object]:
+    found: dict[Hashable, object] = {}
+    for one in run.evaluations:
+        found[f"evaluation of step {one.step}"] = _Bits(one.loss.require())
+        for part in one.slices:
+            found[f"slice {part.name!r} of step {one.step}"] = _Bits(part.loss.require())
+    return found
+
+
+def _answers(run: RunSummary) -> dict[Hashable, object]:
+    return {f"answer to {one.prompt!r} after step {one.step}": repr(one.text) for one in run.answers}
+
+
+def _state(run: RunSummary) -> dict[Hashable, object]:
+    return {"the end": run.end.state_digest} if run.end else {}
+
+
+def compare_runs(reference: RunSummary | None, interrupted: RunSummary | None) -> ResumeCheck:
+    """The interrupted run against the reference: to the bit if it was stopped and everything is equal."""
+    if reference is None or interrupted is None:
+        missing = "reference" if reference is None else "interrupted"
+        return ResumeCheck(None, f"there is no {missing} run", ())
+    a, b, sides = reference, interrupted, ("the reference", "the interrupted run")
+    checks = [
+        _check("losses", _points(a.loss), _points(b.loss), sides),
+        _check("gradient norms", _points(a.gradient_norm), _points(b.gradient_norm), sides),
+        _check("sample ids", _sample_ids(a), _sample_ids(b), sides),
+        _check("final states", _state(a), _state(b), sides),
+    ]
+    if a.evaluations or b.evaluations:
+        checks.append(_check("evaluations", _evaluations(a), _evaluations(b), sides))
+    if a.answers or b.answers:
+        checks.append(_check("answers", _answers(a), _answers(b), sides))
+    if b.repeats.identical is not None:
+        checks.append(b.repeats)
+    wrong = [check for check in checks if check.identical is False]
+    if wrong:
+        return ResumeCheck(False, f"{wrong[0].name}: {wrong[0].detail}", tuple(checks))
+    if not b.restarts.value:
+        return ResumeCheck(None, "the interrupted run was never interrupted", tuple(checks))
+    unknown = [check for check in checks if check.identical is None]
+    if unknown:
+        return ResumeCheck(None, f"{unknown[0].name}: {unknown[0].detail}", tuple(checks))
+    return ResumeCheck(True, "", tuple(checks))
+
+
+def _relative(first: float, second: float) -> float:
+    """``|a - b| / max(|a|, |b|)``; 0 for two zeros."""
+    largest = max(abs(first), abs(second))
+    return abs(first - second) / largest if largest else 0.0
+
+
+def compare_tracks(first: RunSummary, second: RunSummary, tolerance: float) -> Comparison:
+    """Loss curves of two reference runs: ``|a - b| / max(|a|, |b|)`` by step, against the job's tolerance."""
+    formula = f"|a − b| / max(|a|, |b|) of the losses in {first.events} and {second.events}"
+    theirs = dict(zip(second.loss.steps, second.loss.values, strict=True))
+    both = [(s, v) for s, v in zip(first.loss.steps, first.loss.values, strict=True) if s in theirs]
+    steps = tuple(step for step, _ in both)
+    values = tuple(_relative(value, theirs[step]) for step, value in both)
+    limit = Quantity(tolerance, "", Provenance.ASSUMED, "the job's tolerances.loss")
+    whole = bool(steps) and len(steps) == len(first.loss.steps) == len(second.loss.steps)
+    largest = max(values, default=None)
+    return Comparison(
+        first=first.track,
+        second=second.track,
+        largest=Quantity.unknown("", f"no step in both {first.events} and {second.events}")
+        if largest is None
+        else Quantity(largest, "", Provenance.DERIVED, f"largest {formula}", rests_on=Provenance.MEASURED),
+        at_step=None if largest is None else steps[values.index(largest)],
+        tolerance=limit,
+        within=False if largest is not None and largest > tolerance else True if whole else None,
+        difference=Curve("", Provenance.DERIVED, formula, steps, values),
+        evaluation_difference=_evaluation_difference(first, second),
+        samples=_check("sample ids", _sample_ids(first), _sample_ids(second), (first.track, second.track)),
+    )
+
+
+def _evaluation_difference(first: RunSummary, second: RunSummary) -> Quantity:
+    if not first.evaluations or not second.evaluations:
+        return Quantity.unknown("", "no evaluation in one of the runs")
+    a, b = first.evaluations[-1], second.evaluations[-1]
+    if a.step != b.step:
+        return Quantity.unknown("", f"the last evaluations are of steps {a.step} and {b.step}")
+    return Quantity.derived(
+        _relative(a.loss.require(), b.loss.require()),
+        "",
+        f"|a − b| / max(|a|, |b|) of the evaluation losses in {first.events} and {second.events}",
+        [a.loss, b.loss],
+        conditions=f"step {a.step}",
+    )

@@ -1,0 +1,154 @@
+"""Processes of a run, the stops they met and the checkpoints they wrote."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Literal
+
+from twintrack.events import (
+    AnyEvent,
+    CheckpointFailed,
+    CheckpointRemoved,
+    CheckpointSaved,
+    CheckpointSnapshot,
+    LegEnded,
+    Phase,
+    Resumed,
+    StepDone,
+    StopMade,
+)
+from twintrack.pilot.summary_figures import Ledger, of_kind
+from twintrack.pilot.summary_parts import CheckpointSummary, LegSummary, StopSummary
+
+__all__ = ["by_leg", "checkpoints", "legs", "stops"]
+
+
+def by_leg(events: Sequence[AnyEvent]) -> dict[int, list[AnyEvent]]:
+    """Events of each process, by its number, in the order of the numbers."""
+    groups: dict[int, list[AnyEvent]] = {}
+    for event in events:
+        groups.setdefault(event.leg, []).append(event)
+    return dict(sorted(groups.items()))
+
+
+def legs(events: Sequence[AnyEvent], ledger: Ledger) -> tuple[LegSummary, ...]:
+    """What each process did, and how it ended."""
+    return tuple(_leg(number, own, events[0].time, ledger) for number, own in by_leg(events).items())
+
+
+def _leg(number: int, events: list[AnyEvent], zero: float, ledger: Ledger) -> LegSummary:
+    steps = [event.step for event in of_kind(events, StepDone)]
+    resumed = of_kind(events, Resumed)
+    first = next(
+        (
+            e.time
+            for e in events
+            if isinstance(e, StepDone) or (isinstance(e, Phase) and e.name == "first_step")
+        ),
+        None,
+    )
+    how, message = _ending(events)
+    last = resumed[-1] if resumed else None
+    return LegSummary(
+        number=number,
+        started=ledger.measured(events[0].time - zero, "s", f"first event of leg {number}"),
+        first_step_done=ledger.unknown("s", f"step of leg {number}")
+        if first is None
+        else ledger.measured(first - zero, "s", f"first step of leg {number}"),
+        ended=ledger.measured(events[-1].time - zero, "s", f"last event of leg {number}"),
+        first_step=steps[0] if steps else None,
+        last_step=steps[-1] if steps else None,
+        how=how,
+        message=message,
+        resumed_from=last.step if last else None,
+        bytes_read=ledger.measured(last.bytes_read, "byte", "Resumed")
+        if last
+        else ledger.unknown("byte", f"Resumed of leg {number}"),
+        resume_seconds=ledger.measured(last.seconds, "s", "Resumed")
+        if last
+        else ledger.unknown("s", f"Resumed of leg {number}"),
+        repeated_steps=ledger.measured(last.repeated_steps, "", "Resumed")
+        if last
+        else ledger.unknown("", f"Resumed of leg {number}"),
+    )
+
+
+def _ending(
+    events: list[AnyEvent],
+) -> tuple[Literal["done", "polite", "signal", "error", "killed", "lost"], str]:
+    ended = of_kind(events, LegEnded)
+    if ended:
+        return ended[-1].reason, ended[-1].message
+    stop = of_kind(events, StopMade)
+    if stop and stop[-1].stop in ("kill", "kill-in-write"):
+        return "killed", f"{stop[-1].stop} at step {stop[-1].step}"
+    return "lost", "no event says why"
+
+
+def stops(events: Sequence[AnyEvent], ledger: Ledger) -> tuple[StopSummary, ...]:
+    """Stops that were made, in order."""
+    return tuple(
+        StopSummary(e.stop, e.leg, e.step, ledger.measured(e.time - events[0].time, "s", "StopMade"))
+        for e in of_kind(events, StopMade)
+    )
+
+
+def checkpoints(events: Sequence[AnyEvent], ledger: Ledger) -> tuple[CheckpointSummary, ...]:
+    """Every attempt to write a checkpoint, in order; one that nothing says was completed is unfinished."""
+    found: list[CheckpointSummary] = []
+    for event in events:
+        match event:
+            case CheckpointSnapshot():
+                found.append(_attempt(event.leg, event.step, ledger, event, events[0].time))
+            case CheckpointSaved():
+                index = _open(found, event.leg, event.step, ledger)
+                found[index] = replace(
+                    found[index],
+                    outcome="saved",
+                    bytes=ledger.measured(event.bytes, "byte", "CheckpointSaved"),
+                    seconds=ledger.measured(event.seconds, "s", "CheckpointSaved"),
+                )
+            case CheckpointFailed():
+                index = _open(found, event.leg, event.step, ledger)
+                found[index] = replace(found[index], outcome="failed", detail=event.error)
+            case CheckpointRemoved():
+                for index in reversed(range(len(found))):
+                    if found[index].step == event.step and not found[index].removed:
+                        found[index] = replace(found[index], removed=event.reason)
+                        break
+            case _:
+                pass
+    return tuple(found)
+
+
+def _attempt(
+    leg: int, step: int, ledger: Ledger, snapshot: CheckpointSnapshot | None, zero: float
+) -> CheckpointSummary:
+    missing = f"CheckpointSnapshot of step {step} in leg {leg}"
+    return CheckpointSummary(
+        leg=leg,
+        step=step,
+        started=ledger.measured(snapshot.time - zero, "s", "CheckpointSnapshot")
+        if snapshot
+        else ledger.unknown("s", missing),
+        stall=ledger.measured(snapshot.stall_seconds, "s", "CheckpointSnapshot")
+        if snapshot
+        else ledger.unknown("s", missing),
+        bytes=ledger.unknown("byte", f"CheckpointSaved of step {step} in leg {leg}"),
+        seconds=ledger.unknown("s", f"CheckpointSaved of step {step} in leg {leg}"),
+        asynchronous=snapshot.asynchronous if snapshot else None,
+        outcome="unfinished",
+        detail="",
+        removed="",
+    )
+
+
+def _open(found: list[CheckpointSummary], leg: int, step: int, ledger: Ledger) -> int:
+    """Place of the attempt that an event completes; one whose beginning no event tells is added."""
+    for index in reversed(range(len(found))):
+        one = found[index]
+        if (one.leg, one.step, one.outcome) == (leg, step, "unfinished"):
+            return index
+    found.append(_attempt(leg, step, ledger, None, 0.0))
+    return len(found) - 1

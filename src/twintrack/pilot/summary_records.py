@@ -1,0 +1,162 @@
+"""What a pilot's run folder says: runs, tracks and what they say together, as frozen records."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from twintrack.job.records import Job
+from twintrack.pilot.summary_parts import (
+    AnswerText,
+    Check,
+    CheckpointSummary,
+    CompileReason,
+    CompileSummary,
+    CoverageSummary,
+    Curve,
+    DataSummary,
+    EvaluationSummary,
+    LegSummary,
+    ModelSummary,
+    ProgramSummary,
+    RunEnd,
+    RunName,
+    StartSummary,
+    StopSummary,
+)
+from twintrack.quantity import Quantity
+
+__all__ = [
+    "Comparison",
+    "Failure",
+    "ResumeCheck",
+    "RunSummary",
+    "SlotSummary",
+    "Summary",
+    "TrackSummary",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class RunSummary:
+    """One run of a track. Of a step done twice, the curves hold the last time."""
+
+    track: str
+    run: RunName
+    events: str
+    """Its events file, relative to the run folder."""
+    job_digests: tuple[str, ...]
+    environment: tuple[tuple[str, str], ...]
+    data: DataSummary | None
+    model: ModelSummary | None
+    legs: tuple[LegSummary, ...]
+    end: RunEnd | None
+    loss: Curve
+    gradient_norm: Curve
+    step_seconds: Curve
+    sample_ids: tuple[tuple[str, ...], ...]
+    """Of each step of the curves."""
+    repeats: Check
+    """Steps that a later leg did again, compared with the first time."""
+    starts: tuple[StartSummary, ...]
+    compiles: tuple[CompileSummary, ...]
+    programs: tuple[ProgramSummary, ...]
+    coverage: CoverageSummary | None
+    checkpoints: tuple[CheckpointSummary, ...]
+    stops: tuple[StopSummary, ...]
+    evaluations: tuple[EvaluationSummary, ...]
+    answers: tuple[AnswerText, ...]
+    peak_memory: Quantity
+    tokens_per_second: Quantity
+    steps_done: Quantity
+    restarts: Quantity
+    failures: Quantity
+    """Processes that did not end in order."""
+    bytes_reread: Quantity
+    repeated_steps: Quantity
+
+
+@dataclass(frozen=True, slots=True)
+class ResumeCheck:
+    """The interrupted run against the one that was never stopped."""
+
+    to_the_bit: bool | None
+    reason: str
+    """Why it is not known, or what differed."""
+    checks: tuple[Check, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TrackSummary:
+    """Both runs of a track and what they say together."""
+
+    track: str
+    reference: RunSummary | None
+    interrupted: RunSummary | None
+    resume: ResumeCheck
+    cold: StartSummary | None
+    warm: StartSummary | None
+    compile_reasons: tuple[CompileReason, ...]
+    recompiles: Quantity
+    """Programs made ready after the first step of their process."""
+    stall: Quantity
+    slowdown: Quantity
+    """Median step while a checkpoint was being written over the median of the other steps."""
+
+    @property
+    def runs(self) -> tuple[RunSummary, ...]:
+        """The runs that there are, the reference first."""
+        return tuple(run for run in (self.reference, self.interrupted) if run is not None)
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Two tracks on the same job: their reference runs, step by step."""
+
+    first: str
+    second: str
+    largest: Quantity
+    at_step: int | None
+    tolerance: Quantity
+    within: bool | None
+    difference: Curve
+    evaluation_difference: Quantity
+    """Relative difference of the last evaluation's loss."""
+    samples: Check
+    """Whether both saw the same samples in every step."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Something that had to hold and did not."""
+
+    where: str
+    what: str
+
+
+@dataclass(frozen=True, slots=True)
+class SlotSummary:
+    """One place in the comparison: which tracks could fill it, which did, and why."""
+
+    use: tuple[str, ...]
+    track: str | None
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """All that a pilot's run folder says."""
+
+    job: Job
+    job_digest: str
+    version: str
+    slots: tuple[SlotSummary, ...]
+    tracks: tuple[TrackSummary, ...]
+    comparisons: tuple[Comparison, ...]
+    to_the_bit: bool | None
+    """Whether every track resumed to the bit; ``None`` where it is not known of one and wrong of none."""
+    failures: tuple[Failure, ...]
+
+    @property
+    def passed(self) -> bool:
+        """Whether nothing failed."""
+        return not self.failures
