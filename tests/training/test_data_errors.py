@@ -40,7 +40,7 @@ def messages(*turns):
         ('{"messages": NaN}', r"d\.jsonl:2.*NaN"),
         ("[" * 100_000, r"d\.jsonl:2.*one JSON object"),
         ("{}", r"d\.jsonl:2.*the field 'messages'.*found fields none"),
-        ('{"mesages": []}', r"d\.jsonl:2.*did you mean 'mesages'"),
+        ('{"mesages": []}', r"d\.jsonl:2.*the field 'messages'.*found fields mesages"),
         ('{"messages": []}', r"d\.jsonl:2.*a list of messages"),
         ('{"messages": "hi"}', r"d\.jsonl:2.*a list of messages.*a string"),
         ('{"messages": ["hi"]}', r"d\.jsonl:2: messages\[0\].*an object with role and content"),

@@ -1,8 +1,8 @@
 """The order of rows, as a function of a seed, with a state that is two numbers.
 
 The permutations come from the raw 64-bit outputs of PCG64 (O'Neill 2014, HMC-CS-2014-0905) seeded through
-NumPy's ``SeedSequence``. NumPy keeps the streams of bit generators and of ``SeedSequence`` for good, but not those
-of ``Generator`` methods such as ``permutation`` (NEP 19); so the shuffle itself is ours.
+NumPy's ``SeedSequence``. NumPy keeps the streams of bit generators and of ``SeedSequence`` for good, but not
+those of ``Generator`` methods such as ``permutation`` (NEP 19); so the shuffle itself is ours.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ class Stream(IntEnum):
 
 
 def _raw(count: int, stream: Stream, key: tuple[int, ...]) -> npt.NDArray[np.uint64]:
-    """``count`` 64-bit outputs of PCG64; a part of the key takes two 32-bit words, so that no keys collide."""
+    """``count`` 64-bit outputs of PCG64; a part of the key takes two 32-bit words, so that no keys
+    collide."""
     words = [word for part in (stream.value, *key) for word in (part & 0xFFFF_FFFF, part >> 32)]
     bits = np.random.PCG64(np.random.SeedSequence(words))
     return np.asarray(bits.random_raw(count), dtype=np.uint64)
@@ -38,8 +39,8 @@ def _raw(count: int, stream: Stream, key: tuple[int, ...]) -> npt.NDArray[np.uin
 def permutation(count: int, stream: Stream, *key: int) -> npt.NDArray[np.int64]:
     """A permutation of ``0 .. count - 1`` that depends on ``stream`` and ``key`` alone, everywhere.
 
-    Indices are sorted by one random 64-bit number each, stably. Each of the ``count!`` orders is equally likely
-    but for ties, whose probability is below ``count**2 / 2**65``.
+    Indices are sorted by one random 64-bit number each, stably. Each of the ``count!`` orders is equally
+    likely but for ties, whose probability is below ``count**2 / 2**65``.
 
     Args:
         count: how many indices; may be 0.
