@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import resource
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -17,7 +19,14 @@ __all__ = ["EagerTrack", "peak_resident_bytes", "refuse_rounding"]
 
 
 def peak_resident_bytes() -> int:
-    """Largest resident set of this process so far, in bytes."""
+    """Largest resident set of this process so far, in bytes.
+
+    Linux hands ``ru_maxrss`` on from the process that started this one, so the kernel's own high-water mark of
+    this program is read where there is one.
+    """
+    status = Path("/proc/self/status")
+    if status.exists() and (mark := re.search(r"^VmHWM:\s+(\d+) kB$", status.read_text(), re.MULTILINE)):
+        return int(mark[1]) * 1024
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else peak * 1024
 
