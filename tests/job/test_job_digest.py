@@ -7,7 +7,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from job_strategies import MINIMAL, jobs
 
 from twintrack.job.digest import comparable_parts, differing_parts, job_digest, training_digest
@@ -140,6 +140,7 @@ def test_how_a_job_is_written_does_not_matter(tmp_path):
     assert load_job(one).digest == load_job(other).digest
 
 
+@settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.too_slow])
 @given(jobs())
 def test_a_job_keeps_its_identities_through_json(job):
     """Which is how a run keeps it."""

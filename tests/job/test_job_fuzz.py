@@ -57,7 +57,7 @@ def _loads_or_is_refused(data: bytes) -> None:
         assert isinstance(outcome, LoadedJob)
 
 
-@settings(max_examples=250)
+@settings(deadline=None, max_examples=250)
 @given(st.sampled_from(_TEXTS), _EDITS)
 def test_an_edited_job_file_is_a_job_or_one_line(text, edits):
     """Pieces of it removed, and pieces of TOML put in, anywhere."""
@@ -68,7 +68,7 @@ def test_an_edited_job_file_is_a_job_or_one_line(text, edits):
     _loads_or_is_refused(text.encode("utf-8", "surrogatepass"))
 
 
-@settings(max_examples=100)
+@settings(deadline=None, max_examples=100)
 @given(st.binary(max_size=60), st.floats(0, 1))
 def test_bytes_put_into_a_job_file_are_a_job_or_one_line(noise, place):
     data = MINIMAL.encode()
@@ -89,7 +89,7 @@ _VALUES = st.recursive(
 )
 
 
-@settings(max_examples=150)
+@settings(deadline=None, max_examples=150)
 @given(st.integers(0, 100), _VALUES)
 def test_any_value_at_any_key_is_a_job_or_one_line(which, value):
     """Values of every kind in the place of those of the starter, defaults included."""

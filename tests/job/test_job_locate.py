@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tomllib
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from twintrack.job.locate import key_lines
@@ -113,6 +113,7 @@ def _every_path(value: object, path: tuple = ()) -> set[tuple]:
     return {path} | {found for name, item in inner for found in _every_path(item, (*path, name))}
 
 
+@settings(deadline=None)
 @given(_documents(), st.booleans())
 def test_every_key_is_found_on_its_line(document, windows):
     """Against the lines at which the text was put together, in every notation that TOML has."""

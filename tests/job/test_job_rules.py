@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from job_strategies import jobs
 from pydantic import ValidationError
@@ -247,6 +247,7 @@ def test_what_just_keeps_the_rules_is_accepted(changes):
     assert broken_rules(_job(**changes)) == ()
 
 
+@settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.too_slow])
 @given(st.integers(1, 60), jobs())
 def test_the_write_in_which_a_kill_happens_is_the_first_one_in_reach(step, job):
     """Against counting the steps one by one."""

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import jsonschema
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from job_strategies import MINIMAL, jobs
 
 from twintrack.job.load import load_job
@@ -38,7 +38,7 @@ def test_every_example_is_valid_and_loads(validator, path):
     assert load_job(path).job.tracks
 
 
-@settings(max_examples=30)
+@settings(deadline=None, max_examples=30, suppress_health_check=[HealthCheck.too_slow])
 @given(job=jobs())
 def test_every_job_is_valid(validator, job):
     validator.validate(tomllib.loads(job_toml(job)))

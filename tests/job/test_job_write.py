@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -26,7 +27,11 @@ def _without_marks(text: str) -> str:
     return re.sub(r"^#(?=[a-z\[])", "", text, flags=re.MULTILINE)
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
+@settings(
+    deadline=None,
+    max_examples=50,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
 @given(jobs())
 def test_every_job_loads_back_from_what_is_written(tmp_path, job):
     assert _load(tmp_path, job_toml(job)) == job
@@ -74,6 +79,12 @@ def test_tables_that_a_job_has_not_are_shown_behind_marks(tmp_path):
     job = _load(tmp_path, _without_marks(text))
     assert job.lora is not None
     assert [stop.kind for stop in job.stops] == ["polite"]
+
+
+def test_every_character_survives():
+    """Control characters, which TOML wants escaped, quotes, and characters outside of the basic plane."""
+    for text in (*map(chr, range(0x100)), "\u2028", "\U0001f600", '\\"', "'''"):
+        assert tomllib.loads(f"text = {toml_value(text)}")["text"] == text
 
 
 def test_what_toml_has_no_notation_for_is_refused():
