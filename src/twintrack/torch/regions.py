@@ -17,7 +17,7 @@ from twintrack.torch.builder import extract
 
 __all__ = ["Region", "layer_signature", "split_joint"]
 
-_PLAIN = (bool, int, float, str, tuple, dict, set, type(None))
+_PLAIN = (bool, int, float, str, type(None))
 _INDEX_NAMES = frozenset({"layer_idx", "layer_index", "layer_id"})
 
 
@@ -47,10 +47,19 @@ def layer_signature(layer: nn.Module) -> str:
         plain = {
             key: repr(value)
             for key, value in sorted(vars(module).items())
-            if key not in _INDEX_NAMES and isinstance(value, _PLAIN)
+            if key not in _INDEX_NAMES and _is_plain(value)
         }
         parts.append(f"{name}:{type(module).__module__}.{type(module).__qualname__}{plain}")
     return "\n".join(parts)
+
+
+def _is_plain(value: Any) -> bool:
+    """Numbers, texts, and containers of nothing else; such as the scaling of an adapter, kept by its name."""
+    if isinstance(value, dict):
+        return all(_is_plain(item) for pair in value.items() for item in pair)
+    if isinstance(value, list | tuple | set | frozenset):
+        return all(_is_plain(item) for item in value)
+    return isinstance(value, _PLAIN)
 
 
 def split_joint(
