@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tomllib
+from functools import cache
 from pathlib import Path
 
 import jsonschema
@@ -17,8 +18,8 @@ from twintrack.job.write import job_toml, starter_job
 _EXAMPLES = sorted((Path(__file__).parents[2] / "examples").rglob("job*.toml"))
 
 
-@pytest.fixture(scope="module")
-def validator() -> jsonschema.Draft202012Validator:
+@cache
+def _validator() -> jsonschema.Draft202012Validator:
     jsonschema.Draft202012Validator.check_schema(job_schema())
     return jsonschema.Draft202012Validator(job_schema())
 
@@ -27,21 +28,21 @@ def test_the_schema_names_its_dialect():
     assert job_schema()["$schema"] == "https://json-schema.org/draft/2020-12/schema"
 
 
-def test_the_starter_is_valid(validator):
-    validator.validate(tomllib.loads(job_toml(starter_job())))
+def test_the_starter_is_valid():
+    _validator().validate(tomllib.loads(job_toml(starter_job())))
 
 
 @pytest.mark.parametrize("path", _EXAMPLES, ids=lambda path: path.parent.name)
-def test_every_example_is_valid_and_loads(validator, path):
-    validator.validate(tomllib.loads(path.read_text(encoding="utf-8")))
+def test_every_example_is_valid_and_loads(path):
+    _validator().validate(tomllib.loads(path.read_text(encoding="utf-8")))
 
     assert load_job(path).job.tracks
 
 
 @settings(deadline=None, max_examples=30, suppress_health_check=[HealthCheck.too_slow])
 @given(job=jobs())
-def test_every_job_is_valid(validator, job):
-    validator.validate(tomllib.loads(job_toml(job)))
+def test_every_job_is_valid(job):
+    _validator().validate(tomllib.loads(job_toml(job)))
 
 
 @pytest.mark.parametrize(
@@ -59,10 +60,10 @@ def test_every_job_is_valid(validator, job):
         ('files = ["train.jsonl"]', "files = [1]"),
     ],
 )
-def test_what_the_loader_refuses_of_one_value_the_schema_refuses(validator, old, new):
+def test_what_the_loader_refuses_of_one_value_the_schema_refuses(old, new):
     assert old in MINIMAL
 
-    assert not validator.is_valid(tomllib.loads(MINIMAL.replace(old, new)))
+    assert not _validator().is_valid(tomllib.loads(MINIMAL.replace(old, new)))
 
 
 def _keys(schema: JobSchema, table: tuple = ()) -> list[tuple]:
