@@ -76,6 +76,15 @@ class _Guarded:
         self._before_change()
         self.inner.remove(path)
 
+    def modified(self, path: Path) -> float:
+        """When a file was last modified, in seconds since 1970-01-01 UTC."""
+        return self.inner.modified(path)
+
+    def set_modified(self, path: Path, seconds: float) -> None:
+        """Say that a file was last modified then; its content is not touched."""
+        self._before_change()
+        self.inner.set_modified(path, seconds)
+
     def sync_folder(self, path: Path) -> None:
         """Return when the names in a folder are on the disk."""
         self._before_change()
@@ -151,8 +160,8 @@ class KillingFileSystem(_Guarded):
     def arm(self, *, after_bytes: int | None = None, after_changes: int | None = None) -> None:
         """Kill once this many more bytes were written, or this many more changes were made.
 
-        Changes are: a file opened or synced, a folder made or synced, a rename, a removal. With both
-        arguments the first to come counts, with neither it is disarmed.
+        Changes are: a file opened, synced or given another time, a folder made or synced, a rename, a
+        removal. With both arguments the first to come counts, with neither it is disarmed.
 
         Raises:
             ValueError: if a count is negative.

@@ -94,6 +94,14 @@ class FileSystem(Protocol):
         """Remove a file or a whole folder; nothing happens where there is none."""
         ...
 
+    def modified(self, path: Path) -> float:
+        """When a file was last modified, in seconds since 1970-01-01 UTC."""
+        ...
+
+    def set_modified(self, path: Path, seconds: float) -> None:
+        """Say that a file was last modified then; its content is not touched."""
+        ...
+
     def sync_folder(self, path: Path) -> None:
         """Return when the names in a folder are on the disk."""
         ...
@@ -157,6 +165,15 @@ class LocalFileSystem:
             shutil.rmtree(path)
         else:
             path.unlink(missing_ok=True)
+
+    def modified(self, path: Path) -> float:
+        """When a file was last modified, in seconds since 1970-01-01 UTC."""
+        return path.stat().st_mtime_ns / 1e9
+
+    def set_modified(self, path: Path, seconds: float) -> None:
+        """Say that a file was last modified then; its content is not touched."""
+        when = round(seconds * 1e9)
+        os.utime(path, ns=(when, when))
 
     def sync_folder(self, path: Path) -> None:
         """Return when the names in a folder are on the disk."""

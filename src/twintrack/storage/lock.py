@@ -53,6 +53,20 @@ class FileLock:
         """Whether this object holds the lock."""
         return self._fd is not None
 
+    @property
+    def current(self) -> bool:
+        """Whether it is held, and the path still names the locked file.
+
+        Whoever removes lock files must hold them to do so, and whoever takes a lock that may be removed must
+        look here once it has it: a lock on a file without a name keeps nobody out.
+        """
+        if self._fd is None:
+            return False
+        try:
+            return os.path.samestat(os.fstat(self._fd), os.stat(self.path))
+        except FileNotFoundError:
+            return False
+
     def release(self) -> None:
         """Let go; nothing happens where it is not held."""
         if self._fd is not None:
