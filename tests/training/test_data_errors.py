@@ -65,7 +65,11 @@ def test_bytes_that_are_no_text_are_named_with_line_and_column(tmp_path):
 
 def test_missing_empty_and_unknown_files(tmp_path):
     (tmp_path / "chat.jsonl").write_text(GOOD)
-    refused(tmp_path, r"no such file.*did you mean 'chat\.jsonl'", name="chats.jsonl")
+    refused(
+        tmp_path,
+        r"chats\.jsonl: required a data file, found no such file; did you mean 'chat\.jsonl'",
+        name="chats.jsonl",
+    )
     refused(tmp_path, "no such file", name="nowhere/x.jsonl")
     for content in ("", "\n \n"):
         (tmp_path / "d.jsonl").write_text(content)

@@ -113,15 +113,15 @@ def _table(samples: Sequence[Sample]) -> datasets.Dataset:
     )
 
 
-def _no_such_file(path: Path, name: str) -> DataError:
+def _no_such_file(path: Path) -> DataError:
     """The error for a data file that is not there; it offers the nearest name in the folder."""
     beside = [entry.name for entry in path.parent.iterdir()] if path.parent.is_dir() else []
     hint = nearest(path.name, beside)
     return DataError(
         "a data file",
-        found=f"no such file: {path}",
-        where=f"data file '{name}'",
-        remedy=hint or "check the path",
+        found="no such file",
+        where=str(path),
+        remedy=hint or "check the path, which is relative to the job file",
     )
 
 
@@ -130,7 +130,7 @@ _Reader = Callable[[Path, _Form, str], Iterator[Sample]]
 
 def _reader(path: Path, form: _Form) -> _Reader:
     if not path.is_file():
-        raise _no_such_file(path, path.name)
+        raise _no_such_file(path)
     readers: dict[str, _Reader] = {".jsonl": _read_jsonl, ".parquet": _read_parquet, ".txt": _read_text}
     if path.suffix not in readers:
         raise DataError(
