@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-from collections import deque
-from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 
 from twintrack.storage.filesystem import WritableFile
 
 __all__ = ["DigestingFile", "FileDigest"]
 
-_PIECE = 4 << 20
-"""Bytes written and digested at a time: large enough to hide the cost of a hand-over between two threads,
-small enough for the digest to end soon after the last write."""
-_AHEAD = 8
-"""Pieces that the digest may lag behind the writes; bounds what is kept alive for it."""
+_PIECE = 256 << 10
+"""Bytes digested and then written at a time: few enough to be still in the core's cache when they are written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,10 +23,10 @@ class FileDigest:
 
 
 class DigestingFile:
-    """A file open for writing whose SHA-256 is computed by a thread of its own while it is written.
+    """A file open for writing whose SHA-256 is computed while it is written.
 
-    Neither a write nor a digest of a large buffer holds the interpreter lock, so on two cores the slower
-    of them sets the pace. Buffers are not copied: they must keep their bytes until ``finish`` returns.
+    Neither a digest nor a write of a piece holds the interpreter lock, so several files written by a thread each
+    use as many cores. Buffers are not copied.
 
     Args:
         file: an open file, which this one owns from now on.
@@ -41,8 +35,6 @@ class DigestingFile:
     def __init__(self, file: WritableFile) -> None:
         self._file = file
         self._hash = hashlib.sha256()
-        self._digester = ThreadPoolExecutor(1, thread_name_prefix="digest")
-        self._pending: deque[Future[None]] = deque()
         self._bytes = 0
 
     def write(self, data: bytes | memoryview) -> None:
@@ -51,12 +43,12 @@ class DigestingFile:
         Raises:
             OSError: as the file system does.
         """
-        for piece in _pieces(memoryview(data).cast("B")):
-            self._pending.append(self._digester.submit(self._hash.update, piece))
+        view = memoryview(data).cast("B")
+        for start in range(0, len(view), _PIECE):
+            piece = view[start : start + _PIECE]
+            self._hash.update(piece)
             self._file.write(piece)
             self._bytes += len(piece)
-            while len(self._pending) > _AHEAD:
-                self._pending.popleft().result()
 
     def finish(self) -> FileDigest:
         """Force what was written to the disk, close, and say what it was.
@@ -65,18 +57,9 @@ class DigestingFile:
             OSError: as the file system does.
         """
         self._file.sync()
-        while self._pending:
-            self._pending.popleft().result()
-        self.close()
+        self._file.close()
         return FileDigest(self._bytes, self._hash.hexdigest())
 
     def close(self) -> None:
         """Close without a digest; a second call does nothing."""
-        self._digester.shutdown(cancel_futures=True)
-        self._pending.clear()
         self._file.close()
-
-
-def _pieces(view: memoryview) -> Iterator[memoryview]:
-    for start in range(0, len(view), _PIECE):
-        yield view[start : start + _PIECE]

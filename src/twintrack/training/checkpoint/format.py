@@ -33,8 +33,9 @@ DTYPES: Mapping[torch.dtype, str] = {
 }
 """Types that a state may hold, and what safetensors calls them."""
 
-SHARD_BYTES = 1 << 30
-"""Largest amount of tensor data in one file, unless a single tensor is larger."""
+SHARD_BYTES = 256 << 20
+"""Largest amount of tensor data in one file, unless a single tensor is larger: while one file is forced to disk,
+others are digested and written."""
 
 
 @dataclass(frozen=True, slots=True)

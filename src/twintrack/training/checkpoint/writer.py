@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
@@ -27,8 +28,8 @@ from twintrack.training.checkpoint.state import Snapshot
 
 __all__ = ["write_checkpoint"]
 
-_WRITERS = 2
-"""Files written at once; each has a second thread for its digest."""
+_FEWEST_WRITERS = 3
+_MOST_WRITERS = 8
 
 
 def write_checkpoint(
@@ -108,7 +109,7 @@ def _write_files(
         for plan in plan_files(snapshot.tensors, shard_bytes)
     }
     contents[state_file(attempt)] = (memoryview(snapshot.document),)
-    with ThreadPoolExecutor(_WRITERS, thread_name_prefix="checkpoint") as pool:
+    with ThreadPoolExecutor(_writers(), thread_name_prefix="checkpoint") as pool:
         started = {
             name: pool.submit(_write_file, fs, path / name, chunks) for name, chunks in contents.items()
         }
@@ -117,6 +118,14 @@ def _write_files(
         except BaseException:
             pool.shutdown(cancel_futures=True)
             raise
+
+
+def _writers() -> int:
+    """Files written at once: a quarter of the cores, for training goes on meanwhile, within bounds.
+
+    Three even on two cores: one of them usually waits for the disk.
+    """
+    return min(_MOST_WRITERS, max(_FEWEST_WRITERS, (os.cpu_count() or 1) // 4))
 
 
 def _write_file(fs: FileSystem, path: Path, chunks: Iterable[memoryview]) -> FileDigest:
