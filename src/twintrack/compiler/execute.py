@@ -14,7 +14,7 @@ from torch import Tensor
 
 from twintrack.compiler.hostcall import HOST_NAME, host_kernel
 from twintrack.compiler.ir import Function, Operator, Program, TensorType
-from twintrack.compiler.operators import OPERATORS, TORCH_DTYPE
+from twintrack.compiler.operators import FLOAT, OPERATORS, TORCH_DTYPE, OperatorSpec
 from twintrack.numerics.rounding import NearestEven, Rounding
 
 __all__ = ["Executor"]
@@ -118,17 +118,10 @@ class Executor:
         spec, attributes = OPERATORS[op.name], op.attributes
         declared = types[op.outputs[0]]
         dtype, rounding = TORCH_DTYPE[declared.dtype], self._rounding
-        floats = {types[v].dtype for v in op.inputs if types[v].is_float}
-        moves = spec.kind in ("view", "movement") and spec.rounds_once
-        direct = floats <= {declared.dtype} or declared.dtype == "bool"
-        if (
-            spec.rounds_once
-            and direct
-            and "scalar" not in attributes
-            and (moves or isinstance(rounding, NearestEven))
-        ):
+        operands_types = [types[v].dtype for v in op.inputs]
+        if "scalar" not in attributes and _runs_directly(spec, operands_types, declared, rounding):
             return lambda operands, _: (spec.kernel(operands, attributes),)
-        widen = floats - {"f32"}
+        widen = bool(FLOAT.intersection(operands_types) - {"f32"})
 
         def compute(operands: list[Tensor], counter: _Counter) -> Sequence[Tensor]:
             if widen:
@@ -146,6 +139,22 @@ class Executor:
 def _on_host(op: Operator) -> _Compute:
     kernel = host_kernel(op)
     return lambda operands, _: kernel(operands)
+
+
+def _runs_directly(
+    spec: OperatorSpec, operands: Sequence[str], declared: TensorType, rounding: Rounding
+) -> bool:
+    """Whether PyTorch's kernel on operands as they are gives the bits that the rules ask for.
+
+    Beside floats an integer would become a bfloat16 before the operator, and not a float32.
+    """
+    if not spec.rounds_once:
+        return False
+    if spec.result == "same":
+        return True
+    if spec.result == "bool":
+        return FLOAT.issuperset(operands) or FLOAT.isdisjoint(operands)
+    return {declared.dtype} == set(operands) and isinstance(rounding, NearestEven)
 
 
 def _present(value: Tensor | None) -> Tensor:

@@ -10,13 +10,23 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import BeforeValidator, ConfigDict, PlainSerializer, TypeAdapter, ValidationError
 
 from twintrack.errors import InvalidProgram
 
-__all__ = ["DTYPE_BYTES", "FORMAT", "Attribute", "DType", "Function", "Operator", "Program", "TensorType", "Tree"]
+__all__ = [
+    "DTYPE_BYTES",
+    "FORMAT",
+    "Attribute",
+    "DType",
+    "Function",
+    "Operator",
+    "Program",
+    "TensorType",
+    "Tree",
+]
 
 FORMAT = 1
 """Version of the JSON form; part of every cache key."""
@@ -25,6 +35,33 @@ DType = Literal["f32", "bf16", "f16", "i64", "i32", "u8", "bool"]
 DTYPE_BYTES: Mapping[str, int] = {"f32": 4, "bf16": 2, "f16": 2, "i64": 8, "i32": 4, "u8": 1, "bool": 1}
 
 Attribute = int | float | bool | str | tuple[int, ...]
+_NON_FINITE: Mapping[str, float] = {"inf": math.inf, "-inf": -math.inf, "nan": math.nan}
+_STRICT = ConfigDict(strict=True, extra="forbid")
+
+
+def _write_attributes(attributes: Mapping[str, Attribute]) -> dict[str, Any]:
+    """JSON has no infinities and no NaN: they are written as ``{"float": "-inf"}``."""
+    return {
+        key: {"float": str(value)} if isinstance(value, float) and not math.isfinite(value) else value
+        for key, value in attributes.items()
+    }
+
+
+def _read_attributes(attributes: Any) -> Any:
+    """Undo ``_write_attributes``; what has another form is left for the type to refuse."""
+    if not isinstance(attributes, dict):
+        return attributes
+    return {
+        key: _NON_FINITE[value["float"]]
+        if isinstance(value, dict) and len(value) == 1 and value.get("float") in tuple(_NON_FINITE)
+        else value
+        for key, value in attributes.items()
+    }
+
+
+Attributes = Annotated[
+    dict[str, Attribute], PlainSerializer(_write_attributes), BeforeValidator(_read_attributes)
+]
 Tree = Any
 """Nested dicts and lists whose leaves are numbers: which flat result stands where."""
 
@@ -32,6 +69,8 @@ Tree = Any
 @dataclass(frozen=True, slots=True)
 class TensorType:
     """Element type and shape of a value."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = _STRICT
 
     dtype: DType
     shape: tuple[int, ...]
@@ -59,10 +98,12 @@ class TensorType:
 class Operator:
     """One operator: reads values, defines new ones."""
 
+    __pydantic_config__: ClassVar[ConfigDict] = _STRICT
+
     name: str
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
-    attributes: dict[str, Attribute]
+    attributes: Attributes
     line: str
     """Where in the model it comes from, such as ``transformers/models/llama/modeling_llama.py:254``."""
 
@@ -70,6 +111,8 @@ class Operator:
 @dataclass(frozen=True, slots=True)
 class Function:
     """Operators in order; the first values are the inputs."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = _STRICT
 
     name: str
     types: tuple[TensorType, ...]
@@ -95,6 +138,8 @@ class Function:
 @dataclass(frozen=True, slots=True)
 class Program:
     """Functions that call each other, and how the entry's flat inputs and outputs map to the caller's structure."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = _STRICT
 
     name: str
     entry: str
@@ -126,11 +171,17 @@ class Program:
             first = error.errors(include_url=False, include_input=False)[0]
             place = ".".join(str(part) for part in first["loc"])
             raise InvalidProgram(
-                "a program as JSON", found=f"{first['msg']} at {place}", where="program", remedy="capture it again"
+                "a program as JSON",
+                found=f"{first['msg']} at {place}",
+                where="program",
+                remedy="capture it again",
             ) from error
         if stored.format != FORMAT:
             raise InvalidProgram(
-                f"format {FORMAT}", found=f"format {stored.format}", where="program", remedy="capture it again"
+                f"format {FORMAT}",
+                found=f"format {stored.format}",
+                where="program",
+                remedy="capture it again",
             )
         return stored.program
 
@@ -140,6 +191,8 @@ class Program:
 
 @dataclass(frozen=True, slots=True)
 class _Stored:
+    __pydantic_config__: ClassVar[ConfigDict] = _STRICT
+
     format: int
     program: Program
 

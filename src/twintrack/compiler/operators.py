@@ -1,4 +1,4 @@
-"""The operators of the IR: what each means, which shapes it takes, and what it counts as work.
+"""The operators of the IR: what each takes and gives, and what it counts as work.
 
 The meaning is a kernel over PyTorch CPU tensors. A kernel gets floating-point operands widened to float32 (exact)
 and computes in float32 with float32 accumulation; the executor then rounds its result **once** to the operator's
@@ -19,27 +19,57 @@ from types import MappingProxyType
 from typing import Any, Literal
 
 import torch
-from torch import Tensor
-from torch.nn import functional
 
-from twintrack.compiler.ir import TensorType
+from twintrack.compiler.ir import DType, TensorType
+from twintrack.compiler.kernels import Kernel, kernels
 from twintrack.compiler.shapes import (
     Shape,
+    add_rows_shape,
+    axis_shape,
     broadcast_shape,
     concat_shape,
+    constant_shape,
+    expand_shape,
+    extreme_shape,
     gather_shape,
+    iota_shape,
     matmul_shape,
     pad_shape,
     reduced_shape,
+    reshape_shape,
     same_shape,
+    scatter_shape,
     slice_shape,
+    take_rows_shape,
+    transpose_shape,
 )
 
-__all__ = ["OPERATORS", "TORCH_DTYPE", "Kind", "OperatorSpec"]
+__all__ = [
+    "ANY",
+    "BOOL",
+    "FLOAT",
+    "INDEX",
+    "INTEGER",
+    "OPERATORS",
+    "TORCH_DTYPE",
+    "Dtypes",
+    "Kind",
+    "OperatorSpec",
+    "fits",
+    "kind_of",
+]
 
-Attributes = Mapping[str, Any]
-Kind = Literal["arithmetic", "matmul", "reduction", "movement", "view", "control"]
-TORCH_DTYPE: Mapping[str, torch.dtype] = MappingProxyType(
+Kind = Literal["arithmetic", "matmul", "reduction", "movement", "view"]
+Dtypes = frozenset[str]
+
+FLOAT: Dtypes = frozenset({"f32", "bf16", "f16"})
+INTEGER: Dtypes = frozenset({"i64", "i32", "u8"})
+BOOL: Dtypes = frozenset({"bool"})
+INDEX: Dtypes = frozenset({"i64", "i32"})
+NUMBER: Dtypes = FLOAT | INTEGER
+ANY: Dtypes = NUMBER | BOOL
+
+TORCH_DTYPE: Mapping[DType, torch.dtype] = MappingProxyType(
     {
         "f32": torch.float32,
         "bf16": torch.bfloat16,
@@ -51,6 +81,14 @@ TORCH_DTYPE: Mapping[str, torch.dtype] = MappingProxyType(
     }
 )
 
+Result = Literal["kind", "number", "float", "bool", "integer", "same", "any"]
+"""What the declared element type may be.
+
+``kind``: the widest kind among data operands and scalar, in the order bool, integer, float; ``number``: that, or
+integer for bools; ``float``, ``bool``, ``integer``: of this kind; ``same``: exactly the type of all data operands;
+``any``: whatever is declared.
+"""
+
 
 @dataclass(frozen=True, slots=True)
 class OperatorSpec:
@@ -58,16 +96,24 @@ class OperatorSpec:
 
     name: str
     kind: Kind
-    kernel: Callable[[Sequence[Tensor], Attributes], Tensor]
-    shape: Callable[[Sequence[Shape], Attributes], Shape]
+    kernel: Kernel
+    shape: Callable[[Sequence[Shape], Mapping[str, Any]], Shape]
     """Shape of the result from the shapes of the operands; raises ``ValueError`` where they do not fit."""
     operands: tuple[int, ...]
-    """Allowed numbers of operands; empty: any number from one up."""
+    """Allowed numbers of operands; empty: any number from one up. One of ``(1, 2)`` comes with ``scalar`` and
+    ``side``."""
+    takes: tuple[Dtypes, ...]
+    """Element types that each operand may have; the last goes for all further ones, and for the scalar."""
+    result: Result
+    attributes: tuple[str, ...] = ()
+    """Names of its attributes; every one is required and none besides is allowed."""
     work: float = 0.0
     """FLOPs per element of the result, or per element of the first operand for reductions."""
     rounds_once: bool = False
-    result: Literal["same", "float", "bool", "integer"] = "same"
-    """What the declared element type may be: ``same`` kind as the operands, or a fixed kind."""
+    selectors: tuple[int, ...] = ()
+    """Operands that choose (conditions, indices) and so have no say in the type of the result."""
+    reads_part: bool = False
+    """Reads no more of its first operand than it gives."""
 
     def flops(self, operands: Sequence[TensorType], result: TensorType) -> int:
         """FLOPs of one execution."""
@@ -77,291 +123,181 @@ class OperatorSpec:
         return int(self.work * per)
 
 
-Kernel = Callable[[Sequence[Tensor], Attributes], Tensor]
+def _arithmetic(table: Mapping[str, Kernel]) -> list[OperatorSpec]:
+    def unary(names: str, takes: Dtypes, result: Result, *, once: bool = False) -> list[OperatorSpec]:
+        return [
+            OperatorSpec(n, "arithmetic", table[n], same_shape, (1,), (takes,), result, (), 1, once)
+            for n in names.split()
+        ]
 
-
-def _scalar_or_tensor(function: Callable[[Any, Any], Any]) -> Kernel:
-    """A binary operator over two tensors, or over one tensor and the attribute ``scalar`` on its ``side``."""
-
-    def kernel(x: Sequence[Tensor], a: Attributes) -> Tensor:
-        if len(x) == 2:
-            result: Tensor = function(x[0], x[1])
-        elif a["side"] == "right":
-            result = function(x[0], a["scalar"])
-        else:
-            result = function(torch.as_tensor(a["scalar"], dtype=x[0].dtype), x[0])
-        return result
-
-    return kernel
-
-
-def _unary(function: Callable[[Tensor], Tensor]) -> Kernel:
-    return lambda x, _: function(x[0])
-
-
-def _shift_right(x: Any, by: Any) -> Tensor:
-    """Arithmetic shift, as ATen's; callers mask where they want a logical one."""
-    result: Tensor = torch.bitwise_right_shift(x, by)
-    return result
-
-
-def _argmax(x: Sequence[Tensor], a: Attributes) -> Tensor:
-    return torch.argmax(x[0], dim=a["axis"], keepdim=a["keep"])
-
-
-def _take_rows(x: Sequence[Tensor], _: Attributes) -> Tensor:
-    table, ids = x
-    return functional.embedding(ids, table)
-
-
-def _add_rows(x: Sequence[Tensor], a: Attributes) -> Tensor:
-    """Sum rows of ``x[0]`` into a table of ``rows`` rows, in the order of the ids."""
-    values, ids = x
-    table = torch.zeros((a["rows"], values.shape[-1]), dtype=values.dtype)
-    result: Tensor = table.index_add_(0, ids.reshape(-1), values.reshape(-1, values.shape[-1]))
-    return result
-
-
-def _scatter_add(x: Sequence[Tensor], a: Attributes) -> Tensor:
-    values, index = x
-    return torch.zeros(a["shape"], dtype=values.dtype).scatter_add_(a["axis"], index, values)
-
-
-def _slice(x: Sequence[Tensor], a: Attributes) -> Tensor:
-    index = [slice(None)] * x[0].dim()
-    index[a["axis"]] = slice(a["start"], a["stop"], a["step"])
-    return x[0][tuple(index)]
-
-
-def _pad(x: Sequence[Tensor], a: Attributes) -> Tensor:
-    """Zeros around ``x``: the gradient of a slice with step 1."""
-    shape = pad_shape([tuple(x[0].shape)], a)
-    out = torch.zeros(shape, dtype=x[0].dtype)
-    out.narrow(a["axis"], a["before"], x[0].shape[a["axis"]]).copy_(x[0])
-    return out
-
-
-def _softmax_grad(x: Sequence[Tensor], a: Attributes) -> Tensor:
-    grad, out = x
-    return out * (grad - (grad * out).sum(a["axis"], keepdim=True))
-
-
-def _log_softmax_grad(x: Sequence[Tensor], a: Attributes) -> Tensor:
-    grad, out = x
-    return torch.addcmul(grad, torch.exp(out), grad.sum(a["axis"], keepdim=True), value=-1.0)
-
-
-def _silu_grad(x: Sequence[Tensor], _: Attributes) -> Tensor:
-    result: Tensor = torch.ops.aten.silu_backward(x[0], x[1])
-    return result
-
-
-def _gelu_grad(x: Sequence[Tensor], a: Attributes) -> Tensor:
-    result: Tensor = torch.ops.aten.gelu_backward(x[0], x[1], approximate=a["approximate"])
-    return result
-
-
-def _iota(_: Sequence[Tensor], a: Attributes) -> Tensor:
-    result: Tensor = torch.arange(a["count"]) * a["step"] + a["start"]
-    return result
-
-
-def _constant(_: Sequence[Tensor], a: Attributes) -> Tensor:
-    return torch.full(a["shape"], a["value"])
-
-
-def _attribute_shape(key: str) -> Callable[[Sequence[Shape], Attributes], Shape]:
-    return lambda _, a: tuple(a[key])
-
-
-def _reshape_shape(shapes: Sequence[Shape], a: Attributes) -> Shape:
-    if math.prod(shapes[0]) != math.prod(a["shape"]):
-        raise ValueError(f"{math.prod(a['shape'])} elements expected, got {math.prod(shapes[0])}")
-    return tuple(a["shape"])
-
-
-def _transpose_shape(shapes: Sequence[Shape], a: Attributes) -> Shape:
-    if sorted(a["order"]) != list(range(len(shapes[0]))):
-        raise ValueError(f"order {a['order']} is no permutation of {len(shapes[0])} axes")
-    return tuple(shapes[0][i] for i in a["order"])
-
-
-def _expand_shape(shapes: Sequence[Shape], a: Attributes) -> Shape:
-    target = tuple(a["shape"])
-    if broadcast_shape([shapes[0], target], a) != target:
-        raise ValueError(f"{shapes[0]} does not broadcast to {target}")
-    return target
-
-
-def _take_rows_shape(shapes: Sequence[Shape], _: Attributes) -> Shape:
-    table, ids = shapes
-    if len(table) != 2:
-        raise ValueError(f"a table of 2 axes expected, got {len(table)}")
-    return (*ids, table[1])
-
-
-def _add_rows_shape(shapes: Sequence[Shape], a: Attributes) -> Shape:
-    values, ids = shapes
-    if values[:-1] != ids:
-        raise ValueError(f"ids of shape {values[:-1]} expected, got {ids}")
-    return (a["rows"], values[-1])
-
-
-def _arithmetic() -> list[OperatorSpec]:
-    unary: dict[str, tuple[Callable[[Tensor], Tensor], bool]] = {
-        "neg": (torch.neg, True),
-        "abs": (torch.abs, True),
-        "relu": (torch.relu, True),
-        "exp": (torch.exp, False),
-        "log": (torch.log, False),
-        "sqrt": (torch.sqrt, False),
-        "rsqrt": (torch.rsqrt, False),
-        "reciprocal": (torch.reciprocal, False),
-        "sigmoid": (torch.sigmoid, False),
-        "silu": (functional.silu, False),
-        "tanh": (torch.tanh, False),
-        "erf": (torch.erf, False),
-        "sin": (torch.sin, False),
-        "cos": (torch.cos, False),
-    }
-    binary: dict[str, tuple[Callable[[Any, Any], Any], bool]] = {
-        "add": (torch.add, True),
-        "sub": (torch.sub, True),
-        "mul": (torch.mul, True),
-        "div": (torch.div, True),
-        "maximum": (torch.maximum, True),
-        "minimum": (torch.minimum, True),
-        "pow": (torch.pow, False),
-    }
-    integer: dict[str, Callable[[Any, Any], Any]] = {
-        "bit_and": torch.bitwise_and,
-        "bit_or": torch.bitwise_or,
-        "bit_xor": torch.bitwise_xor,
-        "shift_left": torch.bitwise_left_shift,
-        "shift_right": _shift_right,
-        "remainder": torch.remainder,
-    }
-    compare: dict[str, Callable[[Any, Any], Any]] = {
-        "eq": torch.eq,
-        "ne": torch.ne,
-        "lt": torch.lt,
-        "le": torch.le,
-        "gt": torch.gt,
-        "ge": torch.ge,
-    }
-    specs = [
-        OperatorSpec(n, "arithmetic", _unary(f), same_shape, (1,), 1, once) for n, (f, once) in unary.items()
-    ]
-    specs += [
-        OperatorSpec(n, "arithmetic", _scalar_or_tensor(f), broadcast_shape, (1, 2), 1, once)
-        for n, (f, once) in binary.items()
-    ]
-    specs += [
-        OperatorSpec(n, "arithmetic", _scalar_or_tensor(f), broadcast_shape, (1, 2), 1)
-        for n, f in integer.items()
-    ]
-    specs += [
-        OperatorSpec(n, "arithmetic", _scalar_or_tensor(f), broadcast_shape, (1, 2), 1, True, "bool")
-        for n, f in compare.items()
-    ]
-    return specs
-
-
-def _composite() -> list[OperatorSpec]:
-    return [
-        OperatorSpec("not", "arithmetic", _unary(torch.logical_not), same_shape, (1,), 1, True, "bool"),
-        OperatorSpec(
-            "gelu",
-            "arithmetic",
-            lambda x, a: functional.gelu(x[0], approximate=a["approximate"]),
-            same_shape,
-            (1,),
-            1,
-        ),
-        OperatorSpec("silu_grad", "arithmetic", _silu_grad, same_shape, (2,), 1),
-        OperatorSpec("gelu_grad", "arithmetic", _gelu_grad, same_shape, (2,), 1),
-        OperatorSpec(
-            "select", "movement", lambda x, _: torch.where(x[0], x[1], x[2]), broadcast_shape, (3,), 0, True
-        ),
-        OperatorSpec(
-            "softmax", "arithmetic", lambda x, a: torch.softmax(x[0], a["axis"]), same_shape, (1,), 4
-        ),
-        OperatorSpec("softmax_grad", "arithmetic", _softmax_grad, same_shape, (2,), 4),
-        OperatorSpec(
-            "log_softmax", "arithmetic", lambda x, a: torch.log_softmax(x[0], a["axis"]), same_shape, (1,), 4
-        ),
-        OperatorSpec("log_softmax_grad", "arithmetic", _log_softmax_grad, same_shape, (2,), 4),
-        OperatorSpec(
-            "matmul", "matmul", lambda x, _: torch.matmul(x[0], x[1]), matmul_shape, (2,), result="float"
-        ),
-    ]
-
-
-def _reductions() -> list[OperatorSpec]:
-    def over(function: Callable[..., Tensor]) -> Kernel:
-        return lambda x, a: function(x[0], dim=a["axes"], keepdim=a["keep"])
+    def binary(names: str, takes: Dtypes, result: Result, *, once: bool = False) -> list[OperatorSpec]:
+        return [
+            OperatorSpec(n, "arithmetic", table[n], broadcast_shape, (1, 2), (takes,), result, (), 1, once)
+            for n in names.split()
+        ]
 
     return [
-        OperatorSpec("sum", "reduction", over(torch.sum), reduced_shape, (1,), 1),
-        OperatorSpec("mean", "reduction", over(torch.mean), reduced_shape, (1,), 1),
-        OperatorSpec("amax", "reduction", over(torch.amax), reduced_shape, (1,), 1),
-        OperatorSpec("amin", "reduction", over(torch.amin), reduced_shape, (1,), 1),
+        *unary("neg abs relu", NUMBER, "kind", once=True),
+        *unary("exp log sqrt rsqrt reciprocal sigmoid tanh erf sin cos", ANY, "float"),
+        *unary("silu", FLOAT, "float"),
+        *unary("not", ANY, "bool", once=True),
+        *binary("add mul maximum minimum", ANY, "kind", once=True),
+        *binary("sub", NUMBER, "kind", once=True),
+        *binary("div", ANY, "float", once=True),
+        *binary("pow remainder", NUMBER, "kind"),
+        *binary("bit_and bit_or bit_xor", INTEGER | BOOL, "kind"),
+        *binary("shift_left shift_right", INTEGER, "kind"),
+        *binary("eq ne lt le gt ge", ANY, "bool", once=True),
+    ]
+
+
+def _composite(table: Mapping[str, Kernel]) -> list[OperatorSpec]:
+    def activation(
+        name: str,
+        operands: int,
+        work: float,
+        *attributes: str,
+        shape: Callable[..., Shape] = same_shape,
+    ) -> OperatorSpec:
+        return OperatorSpec(
+            name, "arithmetic", table[name], shape, (operands,), (FLOAT,), "float", attributes, work
+        )
+
+    return [
+        activation("gelu", 1, 1, "approximate"),
+        activation("silu_grad", 2, 1),
+        activation("gelu_grad", 2, 1, "approximate"),
+        activation("softmax", 1, 4, "axis", shape=axis_shape),
+        activation("softmax_grad", 2, 4, "axis", shape=axis_shape),
+        activation("log_softmax", 1, 4, "axis", shape=axis_shape),
+        activation("log_softmax_grad", 2, 4, "axis", shape=axis_shape),
+        OperatorSpec("matmul", "matmul", table["matmul"], matmul_shape, (2,), (FLOAT,), "float"),
+    ]
+
+
+def _reductions(table: Mapping[str, Kernel]) -> list[OperatorSpec]:
+    def over(name: str, takes: Dtypes, result: Result, shape: Callable[..., Shape]) -> OperatorSpec:
+        return OperatorSpec(
+            name, "reduction", table[name], shape, (1,), (takes,), result, ("axes", "keep"), 1
+        )
+
+    def first_axis(shapes: Sequence[Shape], a: Mapping[str, Any]) -> Shape:
+        return extreme_shape(shapes, {"axes": (a["axis"],), "keep": a["keep"]})
+
+    return [
+        over("sum", ANY, "number", reduced_shape),
+        over("mean", FLOAT, "float", reduced_shape),
+        over("amax", ANY, "kind", extreme_shape),
+        over("amin", ANY, "kind", extreme_shape),
         OperatorSpec(
             "argmax",
             "reduction",
-            _argmax,
-            lambda s, a: reduced_shape(s, {"axes": (a["axis"],), "keep": a["keep"]}),
+            table["argmax"],
+            first_axis,
             (1,),
+            (NUMBER,),
+            "integer",
+            ("axis", "keep"),
             1,
-            result="integer",
-        ),
-    ]
-
-
-def _movement() -> list[OperatorSpec]:
-    return [
-        OperatorSpec(
-            "reshape", "view", lambda x, a: x[0].reshape(a["shape"]), _reshape_shape, (1,), rounds_once=True
         ),
         OperatorSpec(
-            "transpose",
-            "view",
-            lambda x, a: x[0].permute(a["order"]),
-            _transpose_shape,
-            (1,),
-            rounds_once=True,
-        ),
-        OperatorSpec(
-            "broadcast", "view", lambda x, a: x[0].expand(a["shape"]), _expand_shape, (1,), rounds_once=True
-        ),
-        OperatorSpec("slice", "view", _slice, slice_shape, (1,), rounds_once=True),
-        OperatorSpec(
-            "concat",
-            "movement",
-            lambda x, a: torch.cat(list(x), a["axis"]),
-            concat_shape,
-            (),
-            rounds_once=True,
-        ),
-        OperatorSpec("pad", "movement", _pad, pad_shape, (1,), rounds_once=True),
-        OperatorSpec("cast", "movement", lambda x, _: x[0], same_shape, (1,)),
-        OperatorSpec("take_rows", "movement", _take_rows, _take_rows_shape, (2,), rounds_once=True),
-        OperatorSpec("add_rows", "arithmetic", _add_rows, _add_rows_shape, (2,), 1),
-        OperatorSpec(
-            "gather",
-            "movement",
-            lambda x, a: torch.gather(x[0], a["axis"], x[1]),
-            gather_shape,
+            "add_rows",
+            "reduction",
+            table["add_rows"],
+            add_rows_shape,
             (2,),
-            rounds_once=True,
+            (NUMBER, INDEX),
+            "kind",
+            ("rows",),
+            1,
+            selectors=(1,),
         ),
-        OperatorSpec("scatter_add", "arithmetic", _scatter_add, _attribute_shape("shape"), (2,), 1),
-        OperatorSpec("iota", "movement", _iota, lambda _, a: (a["count"],), (0,)),
-        OperatorSpec("constant", "movement", _constant, _attribute_shape("shape"), (0,)),
+        OperatorSpec(
+            "scatter_add",
+            "reduction",
+            table["scatter_add"],
+            scatter_shape,
+            (2,),
+            (NUMBER, INDEX),
+            "kind",
+            ("axis", "shape"),
+            1,
+            selectors=(1,),
+        ),
     ]
 
 
-OPERATORS: Mapping[str, OperatorSpec] = MappingProxyType(
-    {spec.name: spec for spec in (*_arithmetic(), *_composite(), *_reductions(), *_movement())}
-)
-"""Every operator but ``call`` (of another function) and ``host`` (outside Trainium's rules), which the executor does."""
+def _movement(table: Mapping[str, Kernel]) -> list[OperatorSpec]:
+    def moves(
+        name: str,
+        shape: Callable[..., Shape],
+        *attributes: str,
+        kind: Kind = "movement",
+        operands: tuple[int, ...] = (1,),
+        takes: tuple[Dtypes, ...] = (ANY,),
+        selectors: tuple[int, ...] = (),
+        reads_part: bool = False,
+    ) -> OperatorSpec:
+        return OperatorSpec(
+            name,
+            kind,
+            table[name],
+            shape,
+            operands,
+            takes,
+            "same",
+            attributes,
+            rounds_once=True,
+            selectors=selectors,
+            reads_part=reads_part,
+        )
+
+    by_index: dict[str, Any] = {
+        "operands": (2,),
+        "takes": (ANY, INDEX),
+        "selectors": (1,),
+        "reads_part": True,
+    }
+    return [
+        moves("reshape", reshape_shape, "shape", kind="view"),
+        moves("transpose", transpose_shape, "order", kind="view"),
+        moves("broadcast", expand_shape, "shape", kind="view"),
+        moves("slice", slice_shape, "axis", "start", "stop", "step", kind="view"),
+        moves("concat", concat_shape, "axis", operands=()),
+        moves("pad", pad_shape, "axis", "before", "after"),
+        moves("select", broadcast_shape, operands=(3,), takes=(BOOL, ANY), selectors=(0,)),
+        moves("take_rows", take_rows_shape, **by_index),
+        moves("gather", gather_shape, "axis", **by_index),
+        OperatorSpec("cast", "movement", table["cast"], same_shape, (1,), (ANY,), "any"),
+        OperatorSpec(
+            "iota", "movement", table["iota"], iota_shape, (0,), (), "any", ("count", "start", "step")
+        ),
+        OperatorSpec(
+            "constant", "movement", table["constant"], constant_shape, (0,), (), "any", ("shape", "value")
+        ),
+    ]
+
+
+def _table() -> dict[str, OperatorSpec]:
+    table = kernels()
+    specs = [*_arithmetic(table), *_composite(table), *_reductions(table), *_movement(table)]
+    return {spec.name: spec for spec in specs}
+
+
+OPERATORS: Mapping[str, OperatorSpec] = MappingProxyType(_table())
+"""Every operator but ``call`` (another function) and ``host`` (outside Trainium's rules), which the executor does."""
+
+
+def kind_of(value: float | bool | str) -> Dtypes:
+    """Kind of an element type, or of a number: ``BOOL``, ``INTEGER`` or ``FLOAT``."""
+    if isinstance(value, bool) or value == "bool":
+        return BOOL
+    return INTEGER if isinstance(value, int) or value in INTEGER else FLOAT
+
+
+def fits(value: float | bool, dtype: str) -> bool:
+    """Whether a number can stand beside elements of this type, or be stored as one, without overflow."""
+    if isinstance(value, int):
+        lowest, highest = {"u8": (0, 255), "i32": (-(2**31), 2**31 - 1)}.get(dtype, (-(2**63), 2**63 - 1))
+        return lowest <= value <= highest
+    return not math.isfinite(value) or abs(value) <= torch.finfo(torch.float32).max
