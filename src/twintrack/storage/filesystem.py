@@ -168,12 +168,11 @@ class LocalFileSystem:
 
     def modified(self, path: Path) -> float:
         """When a file was last modified, in seconds since 1970-01-01 UTC."""
-        return path.stat().st_mtime_ns / 1e9
+        return path.stat().st_mtime
 
     def set_modified(self, path: Path, seconds: float) -> None:
         """Say that a file was last modified then; its content is not touched."""
-        when = round(seconds * 1e9)
-        os.utime(path, ns=(when, when))
+        os.utime(path, (seconds, seconds))
 
     def sync_folder(self, path: Path) -> None:
         """Return when the names in a folder are on the disk."""
