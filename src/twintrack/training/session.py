@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 import twintrack.training.step
+from twintrack.errors import CheckpointError
 from twintrack.job.records import Job
 from twintrack.storage import canonical_json, digest_bytes
 from twintrack.tracks import Executable, OpenTrack
@@ -92,20 +93,21 @@ class Session:
     def fresh(self) -> Progress:
         """The state before the first step."""
         device = self.track.device
-        master = {name: tensor.to(device) for name, tensor in self.adapted.initial.items()}
+        master = {name: self.adapted.initial[name].to(device) for name in self.adapted.trainable}
         zeros = {name: torch.zeros_like(tensor) for name, tensor in master.items()}
         optimizer = {"master": master, "moment1": zeros, "moment2": dict(zeros)}
         sampler = Sampler(len(self.data.train), self.job.seed)
         return Progress(0, self._weights(master), optimizer, dict(sampler.state), 0)
 
     def restore(self, state: TrainingState) -> Progress:
-        """The state that a checkpoint holds; random generators are put back too."""
-        device = self.track.device
-        groups: dict[str, Tensors] = {kind: {} for kind in ("weights", *_KINDS)}
-        for name, tensor in state.tensors.items():
-            group, _, rest = name.partition("/")
-            if group in groups:
-                groups[group][rest] = tensor.to(device)
+        """The state that a checkpoint holds; random generators are put back too.
+
+        Names are in the order of the model, not of the file: sums over all tensors depend on it.
+
+        Raises:
+            CheckpointError: if a trained tensor is missing.
+        """
+        groups = {kind: self._group(state, kind) for kind in ("weights", *_KINDS)}
         restore_random_state(state.tensors, state.values["random"])
         return Progress(
             state.step,
@@ -130,6 +132,19 @@ class Session:
             "schedule": {"step": progress.step, "steps": self.job.stop.steps},
         }
         return TrainingState(progress.step, {**tensors, **random_tensors}, values)
+
+    def _group(self, state: TrainingState, kind: str) -> Tensors:
+        missing = [name for name in self.adapted.trainable if f"{kind}/{name}" not in state.tensors]
+        if missing:
+            raise CheckpointError(
+                "every trained tensor",
+                found=f"no {kind}/{missing[0]}",
+                where=f"checkpoint of step {state.step}",
+                remedy="resume from another checkpoint",
+            )
+        return {
+            name: state.tensors[f"{kind}/{name}"].to(self.track.device) for name in self.adapted.trainable
+        }
 
     def _weights(self, master: Tensors) -> Tensors:
         return {name: tensor.to(self.track.rules.compute) for name, tensor in master.items()}
