@@ -209,6 +209,15 @@ def test_the_least_recently_used_go_and_never_the_one_just_written(tmp_path, clo
     )
 
 
+def test_the_entry_just_written_stays_even_if_the_clock_went_back(tmp_path, clock):
+    """Then the others seem to have been used later."""
+    cache = CompileCache(tmp_path, LOCAL, clock, max_bytes=5000)
+    cache.put(key_of(1), b"1" * 3000, {})
+    clock.time -= 86_400
+    cache.put(key_of(2), b"2" * 3000, {})
+    assert [entry.parts["shapes"] for entry in cache.entries()] == ["2x128"]
+
+
 def test_the_size_holds_debris_too_and_debris_goes_first(tmp_path, clock):
     cache = CompileCache(tmp_path, LOCAL, clock, max_bytes=10_000)
     cache.put(key_of(1), b"1" * 2000, {})
