@@ -61,9 +61,10 @@ class Builder:
         """From now on the tensor means this value; the tensor is kept alive so that its identity stays its own."""
         self._values[id(tensor)] = (tensor, value)
 
-    def knows(self, tensor: Tensor) -> bool:
-        """Whether the tensor has a value here."""
-        return id(tensor) in self._values
+    def is_input(self, tensor: Tensor) -> bool:
+        """Whether the tensor is an input, or another name of one."""
+        known = self._values.get(id(tensor))
+        return known is not None and known[1] in self.inputs
 
     def value(self, tensor: Tensor, line: str) -> int:
         """The value of a tensor.
@@ -75,7 +76,7 @@ class Builder:
         if known is None:
             raise CompileError(
                 "every tensor passed in as an argument",
-                found=f"a tensor {tuple(tensor.shape)} from outside",
+                found=f"a tensor of shape {tuple(tensor.shape)} from outside",
                 where=line,
                 remedy="make it a parameter, buffer or argument of the model",
             )

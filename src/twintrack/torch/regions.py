@@ -1,15 +1,17 @@
 """Equal layers once: a layer that repeats is captured as a pair of functions, forward and backward, and called.
 
-Two layers are equal when their class, their plain attributes (the layer's own index aside), the types of all their
-tensors and arguments, and what needs a gradient are equal.
+Two layers are equal when their class, their attributes (the layer's own index aside), the types of all their tensors
+and arguments, and what needs a gradient are equal.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import Enum
 from typing import Any
 
+import torch
 from torch import nn
 
 from twintrack.compiler.ir import Function, Operator, TensorType
@@ -17,8 +19,10 @@ from twintrack.torch.builder import extract
 
 __all__ = ["Region", "layer_signature", "split_joint"]
 
-_PLAIN = (bool, int, float, str, type(None))
-_INDEX_NAMES = frozenset({"layer_idx", "layer_index", "layer_id"})
+_PLAIN = (bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device, Enum)
+_OF_ONE_LAYER = frozenset({"layer_idx", "layer_index", "layer_id", "target_name"})
+"""Attributes, or keys in them, that say which layer it is and not what it does; the last is PEFT's."""
+_LISTED_ELSEWHERE = frozenset({"_parameters", "_buffers", "_modules", "_non_persistent_buffers_set"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,34 +36,43 @@ class Region:
 
     forward: Function
     backward: Function | None
-    num_outputs: int
+    outputs: tuple[Any, ...]
+    """Flat outputs: none where a tensor stands, else the plain value that every call gives."""
     output_spec: Any
     needs_gradient: tuple[bool, ...]
-    """Per output."""
+    """Per tensor among the outputs."""
     reused: tuple[int, ...]
     wanted: tuple[int, ...]
 
 
 def layer_signature(layer: nn.Module) -> str:
-    """Class and plain attributes of a layer and of all modules inside it."""
+    """Class and attributes of a layer and of all modules inside it, hooks included.
+
+    Attributes made of numbers, texts and containers count by what they hold, all others (functions, a configuration)
+    by their identity: layers that share one object are alike in it, and where in doubt two layers are not equal.
+    """
     parts = []
-    for name, module in layer.named_modules():
-        plain = {
-            key: repr(value)
-            for key, value in sorted(vars(module).items())
-            if key not in _INDEX_NAMES and _is_plain(value)
+    for name, module in layer.named_modules(remove_duplicate=False):
+        held = {
+            key: list(value.values()) if key.endswith("_hooks") and isinstance(value, dict) else value
+            for key, value in vars(module).items()
+            if key not in _LISTED_ELSEWHERE
         }
-        parts.append(f"{name}:{type(module).__module__}.{type(module).__qualname__}{plain}")
+        parts.append(f"{name}:{type(module).__module__}.{type(module).__qualname__}{_describe(held)}")
     return "\n".join(parts)
 
 
-def _is_plain(value: Any) -> bool:
-    """Numbers, texts, and containers of nothing else; such as the scaling of an adapter, kept by its name."""
+def _describe(value: Any) -> str:
+    if isinstance(value, _PLAIN):
+        return repr(value)
     if isinstance(value, dict):
-        return all(_is_plain(item) for pair in value.items() for item in pair)
-    if isinstance(value, list | tuple | set | frozenset):
-        return all(_is_plain(item) for item in value)
-    return isinstance(value, _PLAIN)
+        items = (f"{_describe(k)}: {_describe(v)}" for k, v in value.items() if k not in _OF_ONE_LAYER)
+        return f"{{{', '.join(sorted(items))}}}"
+    if isinstance(value, set | frozenset):
+        return f"{{{', '.join(sorted(map(_describe, value)))}}}"
+    if isinstance(value, list | tuple):
+        return f"{type(value).__name__}[{', '.join(map(_describe, value))}]"
+    return f"{type(value).__qualname__} {id(value)}"
 
 
 def split_joint(

@@ -16,11 +16,18 @@ import transformers
 from torch import Tensor, nn
 
 import twintrack
+import twintrack.compiler.hostcall
 import twintrack.compiler.ir
 import twintrack.compiler.operators
+import twintrack.torch.builder
+import twintrack.torch.calls
 import twintrack.torch.capture
 import twintrack.torch.convert
+import twintrack.torch.emitter
+import twintrack.torch.lines
+import twintrack.torch.movement
 import twintrack.torch.regions
+import twintrack.torch.trees
 from twintrack.compiler.cache import CacheKey, CompileCache, Hit, RecompileCounter, RecompilePolicy
 from twintrack.compiler.cost import (
     Limits,
@@ -278,11 +285,18 @@ class _Compiled:
             "versions": f"twintrack {twintrack.__version__}, IR {FORMAT}, torch {torch.__version__},"
             f" transformers {transformers.__version__}, peft {peft.__version__}, numpy {numpy.__version__}",
             "capture source": source_digest(
+                twintrack.compiler.hostcall,
                 twintrack.compiler.ir,
                 twintrack.compiler.operators,
+                twintrack.torch.builder,
+                twintrack.torch.calls,
                 twintrack.torch.capture,
                 twintrack.torch.convert,
+                twintrack.torch.emitter,
+                twintrack.torch.lines,
+                twintrack.torch.movement,
                 twintrack.torch.regions,
+                twintrack.torch.trees,
             ),
         }
 
