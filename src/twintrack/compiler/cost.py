@@ -1,9 +1,10 @@
 """What a program asks of a machine: operators, FLOPs, bytes, and two figures in seconds that are not predictions.
 
 *Program bound*: the larger of all FLOPs over the peak and the bytes of the program's own inputs and outputs over the
-HBM bandwidth. No implementation can be faster under its conditions. *Unfused estimate*: that maximum per operator,
+HBM bandwidth. No implementation can be faster under its conditions; so of an input count only the bytes that some
+operator reads, and of the outputs only those that some operator makes. *Unfused estimate*: that maximum per operator,
 added up: every operator reads its operands from HBM and writes its result there. A real compiler fuses, so it may be
-faster; engines wait, so it may be slower.
+faster; engines wait, so it may be slower. The bound is never above the estimate.
 
 FLOPs of matmuls count against the tensor engine's peak of their operand type, all others against its bfloat16 peak,
 which is the most favourable assumption and so keeps the bound a bound.
@@ -41,7 +42,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """Work of one execution; ``+`` adds, ``*`` repeats."""
+    """Work of one execution; ``+`` adds."""
 
     flops: Counter[str] = field(default_factory=Counter)
     """FLOPs by operator name."""
@@ -54,6 +55,7 @@ class Work:
     host: Counter[str] = field(default_factory=Counter)
     """Operators on the host, with their model line."""
     host_flops: int = 0
+    """FLOPs of host calls: 1 per element of their results, for want of a rule."""
     unfused: tuple[tuple[str, int, int, int], ...] = ()
     """Per distinct cost: peak type, FLOPs, bytes, how often."""
 
@@ -115,12 +117,20 @@ def _bytes_read(function: Function) -> list[int]:
     return read
 
 
+def _operand_bytes(op: Operator, types: Sequence[TensorType], read: Sequence[int]) -> list[int]:
+    """Bytes that the operator reads of each operand."""
+    found = [read[v] for v in op.inputs]
+    if op.name in OPERATORS and OPERATORS[op.name].reads_part:
+        found[0] = min(found[0], types[op.outputs[0]].nbytes)
+    return found
+
+
 def _operator_work(op: Operator, types: Sequence[TensorType], read: Sequence[int]) -> Work:
     operands, results = [types[v] for v in op.inputs], [types[v] for v in op.outputs]
     counts = Counter({op.name: 1})
     if op.name in _VIEWS:
         return Work(counts=counts)
-    nbytes = sum(read[v] for v in op.inputs) + sum(t.nbytes for t in results)
+    nbytes = sum(_operand_bytes(op, types, read)) + sum(t.nbytes for t in results)
     if op.name == HOST_NAME:
         flops = sum(t.numel for t in results)
         place = Counter({f"{op.attributes['aten']} ({op.line})": 1})
@@ -129,7 +139,7 @@ def _operator_work(op: Operator, types: Sequence[TensorType], read: Sequence[int
         )
     spec = OPERATORS[op.name]
     flops = spec.flops(operands, results[0])
-    dtype = "f32" if spec.kind == "matmul" and operands[0].dtype == "f32" else "bf16"
+    dtype = "f32" if spec.kind == "matmul" and any(t.dtype == "f32" for t in operands) else "bf16"
     by_name = Counter({op.name: flops}) if flops else Counter()
     return Work(
         by_name,
@@ -142,9 +152,77 @@ def _operator_work(op: Operator, types: Sequence[TensorType], read: Sequence[int
 
 
 def boundary_bytes(program: Program) -> int:
-    """Bytes of the program's own inputs and outputs."""
-    main = program.main
-    return sum(main.types[v].nbytes for v in (*main.inputs, *main.outputs))
+    """Bytes of the program's own inputs and outputs that have to move.
+
+    Of an input: what operators read of it, each byte once. Of the outputs: what operators make; an input that is
+    given back, or a view of one, moves nothing.
+    """
+    return sum(_Reads(program).of(program.entry)) + _bytes_made(program)
+
+
+class _Reads:
+    """Bytes of each input of a function that its operators read, none counted twice."""
+
+    def __init__(self, program: Program) -> None:
+        self._functions = program.functions
+        self._known: dict[str, tuple[int, ...]] = {}
+
+    def of(self, name: str) -> tuple[int, ...]:
+        """Bytes by input."""
+        if name not in self._known:
+            self._known[name] = self._count(self._functions[name])
+        return self._known[name]
+
+    def _count(self, function: Function) -> tuple[int, ...]:
+        read, needed = _bytes_read(function), [0] * len(function.types)
+        for op in reversed(function.body):
+            if op.name in _VIEWS:
+                parts: Sequence[int] = (needed[op.outputs[0]],)
+            elif op.name == "call":
+                parts = self.of(str(op.attributes["function"]))
+            else:
+                parts = _operand_bytes(op, function.types, read)
+            for value, nbytes in zip(op.inputs, parts, strict=True):
+                needed[value] = min(needed[value] + nbytes, function.types[value].nbytes)
+        return tuple(needed[value] for value in function.inputs)
+
+
+_Place = tuple[tuple[int, ...], int]
+"""A value in one execution: the calls that lead there, and its number."""
+
+
+def _bytes_made(program: Program) -> int:
+    """Bytes of the entry's outputs that operators make, each value once."""
+    makers = {
+        name: {value: (index, op) for index, op in enumerate(function.body) for value in op.outputs}
+        for name, function in program.functions.items()
+    }
+
+    def source(function: Function, value: int, path: tuple[int, ...]) -> tuple[_Place, TensorType] | int:
+        """Where the value is made, or the number of the function's input that it is or views."""
+        while value in makers[function.name]:
+            index, op = makers[function.name][value]
+            if op.name in _VIEWS:
+                value = op.inputs[0]
+                continue
+            if op.name != "call":
+                return (path, value), function.types[value]
+            callee = program.functions[str(op.attributes["function"])]
+            found = source(callee, callee.outputs[op.outputs.index(value)], (*path, index))
+            if not isinstance(found, int):
+                return found
+            value = op.inputs[found]
+        return function.inputs.index(value)
+
+    made: Counter[_Place] = Counter()
+    whole: dict[_Place, int] = {}
+    for output in program.main.outputs:
+        found = source(program.main, output, ())
+        if not isinstance(found, int):
+            place, kind = found
+            whole[place] = kind.nbytes
+            made[place] += program.main.types[output].nbytes
+    return sum(min(nbytes, whole[place]) for place, nbytes in made.items())
 
 
 def bound_seconds(program: Program, work: Work, limits: Limits) -> float:
