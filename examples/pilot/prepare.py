@@ -3,24 +3,20 @@
     python examples/pilot/prepare.py [FOLDER]
 
 FOLDER is ``data`` beside this file unless given. It receives ``train.jsonl``, ``evaluation.jsonl`` and
-``ATTRIBUTION.md``. The same package gives the same bytes. The package's YAML files are read; none of its code
-runs.
+``ATTRIBUTION.md``. The same package gives the same bytes. Its YAML files are read; none of its code runs.
 
 The rules, in this order:
 
 1. Every file of the corpus is a slice, but for those in ``LEFT_OUT``.
-2. In ``DIALOGUES`` an entry is a conversation whose turns alternate, user first; an odd last turn is dropped.
-In the
-   other files an entry is a question and one or more answers to it, each a sample.
-3. A sample is dropped when it says a word of ``UNWELCOME``; when its answer is the question again, or, in the
-files of
-   questions, another question of the corpus (which there means "see there"); when it is broken:
+2. In ``DIALOGUES`` an entry is a conversation whose turns alternate, user first; an odd last turn is dropped. In
+   the other files an entry is a question and one or more answers to it, each a sample.
+3. A sample is dropped when it says a word of ``UNWELCOME``; when its answer is the question again or, in the
+   files of questions, another question of the corpus (which there means "see there"); when it is broken:
    ``BROKEN_CODE``, ``CUT_ANSWER`` or an entry spelled out letter by letter.
 4. Of samples that differ in nothing but case and space, the first stays.
-5. Of each slice with at least ``SMALLEST_HELD`` samples, whole prompts are held out for evaluation until
-there are
-   ``HELD`` samples, those with the lowest SHA-256 first; prompts with more answers than that are passed over.
-   So no prompt is in both files.
+5. Of each slice with at least ``SMALLEST_HELD`` samples, whole prompts are held out for evaluation until there
+   are ``HELD`` samples, those with the lowest SHA-256 first; prompts with more answers than that are passed
+   over. So no prompt is in both files.
 """
 
 from __future__ import annotations

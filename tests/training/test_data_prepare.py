@@ -262,3 +262,13 @@ def test_the_digest_covers_data_settings_seed_and_tokenizer(tmp_path, tokenizer)
     shutil.copy(tmp_path / "d.jsonl", moved)
     assert digest(folder=moved) == digests[0]
     assert tokenizer_digest(tokenizer) == tokenizer_digest(tiny_tokenizer())
+
+
+def test_the_digest_covers_the_order_even_where_no_row_shows_it(tmp_path, tokenizer):
+    """The sampler orders rows by the seed, so another seed is another run, though the rows are the same."""
+    write_jsonl(tmp_path / "d.jsonl", chats(1))
+    write_jsonl(tmp_path / "e.jsonl", chats(1))
+    record = data(evaluation_files=("e.jsonl",))
+    one, two = (prepare(record, tmp_path, tokenizer, seed=seed, pad_id=0) for seed in (0, 1))
+    assert [row.input_ids.tolist() for row in one.train] == [row.input_ids.tolist() for row in two.train]
+    assert one.digest != two.digest

@@ -194,7 +194,7 @@ def hub_error(kind):
         ("GatedRepoError", "a gated model"),
         ("RepositoryNotFoundError", "a model on the hub, found neither"),
         ("RevisionNotFoundError", "the revision 'main'"),
-        ("HFValidationError", "a name on the hub, found neither"),
+        ("HFValidationError", "a model on the hub, found neither"),
         ("LocalEntryNotFoundError", "offline"),
         ("OfflineModeIsEnabled", "offline"),
         ("HfHubHTTPError", "an answer from the hub, found HfHubHTTPError"),

@@ -55,8 +55,7 @@ def adapt(
         model: as ``load_model`` gave it; changed in place.
         lora: the job's adapters.
         seed: the job's seed.
-        dtype: cast all parameters to this type once the master weights are taken; none: leave them as they
-        are.
+        dtype: type of all parameters once the master weights are taken; none: leave them as they are.
 
     Raises:
         ModelError: if a target names no linear module; the nearest name is offered.

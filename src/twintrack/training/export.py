@@ -17,7 +17,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from twintrack.storage import FileSystem, storage_errors, write_bytes_atomic
-from twintrack.training.packaged import tokenizer_files
+from twintrack.training.weights import tokenizer_files
 
 __all__ = ["export"]
 

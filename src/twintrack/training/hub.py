@@ -1,5 +1,4 @@
-"""A model by its name on the Hugging Face hub: the snapshot that ``transformers`` would use, or one clear
-line.
+"""A model by its name on the Hugging Face hub: the snapshot that ``transformers`` uses, or one clear line.
 
 The snapshot lands in the hub's own cache, shared with every other program. Weights other than safetensors are
 not downloaded.
@@ -10,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from twintrack.errors import ModelError
 from twintrack.training.weights import read_config
@@ -18,6 +16,22 @@ from twintrack.training.weights import read_config
 __all__ = ["fetch_snapshot", "is_hub_name"]
 
 _NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
+# what was required, what was found, what to do
+_GATED = (
+    "access to the model",
+    "a gated model that this account may not read",
+    "accept its licence on the hub and log in with 'hf auth login'",
+)
+_NOT_THERE = (
+    "a folder beside the job file, or a model on the hub",
+    "neither",
+    "check the name; a private model needs 'hf auth login'",
+)
+_OFFLINE = (
+    "a folder beside the job file, a model in the hub's cache, or a connection to the hub",
+    "none of them (offline)",
+    "connect, or give the path of a local model",
+)
 _PATTERNS = ("*.safetensors", "*.json", "*.jinja", "tokenizer.model")
 
 
@@ -59,44 +73,18 @@ def _explained(error: Exception, name: str, revision: str | None) -> ModelError:
     """One line for what the hub's client raised; kinds that are special cases of others come first."""
     from huggingface_hub import errors
 
-    def line(required: str, found: str, remedy: str) -> ModelError:
-        return ModelError(required, found=found, where=f"model.source = '{name}'", remedy=remedy)
-
-    cases: list[tuple[type[Exception] | tuple[Any, ...], ModelError]] = [
+    cases: tuple[tuple[tuple[type[Exception], ...], tuple[str, str, str]], ...] = (
+        ((errors.GatedRepoError,), _GATED),
+        ((errors.RepositoryNotFoundError, errors.HFValidationError), _NOT_THERE),
         (
-            errors.GatedRepoError,
-            line(
-                "access to the model",
-                "a gated model that this account may not read",
-                "accept its licence on the hub and log in with 'hf auth login'",
-            ),
-        ),
-        (
-            errors.RepositoryNotFoundError,
-            line(
-                "a folder beside the job file, or a model on the hub",
-                "neither",
-                "check the name; a private model needs 'hf auth login'",
-            ),
-        ),
-        (
-            errors.RevisionNotFoundError,
-            line(f"the revision '{revision}'", "none of that name", "check model.revision"),
-        ),
-        (
-            errors.HFValidationError,
-            line("a folder beside the job file, or a name on the hub", "neither", "check the name"),
+            (errors.RevisionNotFoundError,),
+            (f"the revision '{revision}'", "none of that name", "check model.revision"),
         ),
         (
             (errors.LocalEntryNotFoundError, errors.OfflineModeIsEnabled, ConnectionError, TimeoutError),
-            line(
-                "a folder beside the job file, a model in the hub's cache, or a connection to the hub",
-                "none of them (offline)",
-                "connect, or give the path of a local model",
-            ),
+            _OFFLINE,
         ),
-    ]
-    for kinds, explained in cases:
-        if isinstance(error, kinds):
-            return explained
-    return line("an answer from the hub", f"{type(error).__name__}: {error}"[:200], "try again later")
+    )
+    unknown = ("an answer from the hub", f"{type(error).__name__}: {error}"[:200], "try again later")
+    required, found, remedy = next((line for kinds, line in cases if isinstance(error, kinds)), unknown)
+    return ModelError(required, found=found, where=f"model.source = '{name}'", remedy=remedy)

@@ -81,8 +81,7 @@ def load_model(
 
     Raises:
         ModelError: one line, if the weights are missing, truncated, pickled, of another architecture, or do
-        not
-            go with configuration or tokenizer.
+            not go with configuration or tokenizer.
         StorageError: if a file cannot be read, or the cache not be written.
     """
     found = _find(source, base, cache_root, fs, progress)

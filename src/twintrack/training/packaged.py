@@ -12,7 +12,6 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import safetensors.torch
 
@@ -28,6 +27,7 @@ from twintrack.storage import (
     write_bytes_atomic,
     write_json_atomic,
 )
+from twintrack.training.weights import tokenizer_files
 
 __all__ = ["PREFIX", "Kept", "keep_converted", "package_file"]
 
@@ -128,16 +128,6 @@ def _convert(path: Path, folder: Path, fs: FileSystem, progress: Callable[[float
         "files": {name: digest_bytes(content) for name, content in files.items()},
     }
     write_json_atomic(fs, folder / _MANIFEST, manifest)
-
-
-def tokenizer_files(tokenizer: Any) -> dict[str, bytes]:
-    """The files that ``save_pretrained`` of a tokenizer writes, as bytes, so that our own file system writes
-    them."""
-    import tempfile
-
-    with tempfile.TemporaryDirectory(prefix="twintrack-tokenizer-") as name:
-        tokenizer.save_pretrained(name)
-        return {path.name: path.read_bytes() for path in sorted(Path(name).iterdir())}
 
 
 def _verified(folder: Path) -> Kept:

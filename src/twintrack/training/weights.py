@@ -1,5 +1,4 @@
-"""A folder with a model in the layout of the hub: its configuration and its safetensors, checked before
-loading.
+"""A folder with a model in the layout of the hub: its configuration and safetensors, checked before loading.
 
 Nothing here runs code from the folder: configuration is JSON, weights are safetensors. Pickled weights are
 refused, whatever else is there.
@@ -8,6 +7,7 @@ refused, whatever else is there.
 from __future__ import annotations
 
 import json
+import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,15 @@ from transformers import LlamaConfig, LlamaForCausalLM
 from twintrack.errors import ModelError
 from twintrack.storage import digest_file, digest_json, inside, storage_errors
 
-__all__ = ["ARCHITECTURE", "check_tensors", "digest_model", "read_config", "weight_files"]
+__all__ = [
+    "ARCHITECTURE",
+    "check_tensors",
+    "digest_files",
+    "digest_model",
+    "read_config",
+    "tokenizer_files",
+    "weight_files",
+]
 
 ARCHITECTURE = "LlamaForCausalLM"
 _INDEX = "model.safetensors.index.json"
@@ -168,6 +176,13 @@ def digest_files(files: tuple[Path, ...]) -> dict[str, str]:
         StorageError: if one cannot be read.
     """
     return {file.name: digest_file(file) for file in files}
+
+
+def tokenizer_files(tokenizer: Any) -> dict[str, bytes]:
+    """What ``save_pretrained`` of a tokenizer writes, by file name, so that our own file system can write it."""
+    with tempfile.TemporaryDirectory(prefix="twintrack-tokenizer-") as name:
+        tokenizer.save_pretrained(name)
+        return {path.name: path.read_bytes() for path in sorted(Path(name).iterdir())}
 
 
 def _weight_map(index: Path) -> dict[str, str]:

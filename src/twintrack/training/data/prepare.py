@@ -12,9 +12,9 @@ import numpy as np
 
 from twintrack.errors import DataError
 from twintrack.job.records import Data
-from twintrack.storage import canonical_json, digest_bytes, digest_file
+from twintrack.storage import canonical_json, digest_file, digest_json
 from twintrack.training.data.encode import Encoded, Encoder
-from twintrack.training.data.pack import fill_rows, fit
+from twintrack.training.data.pack import Fitted, fill_rows, fit
 from twintrack.training.data.read import read_samples, samples_of
 from twintrack.training.data.rows import Counts, PreparedData, Row
 from twintrack.training.sampler import Stream, permutation
@@ -43,28 +43,17 @@ def prepare(data: Data, base: Path, tokenizer: Any, *, seed: int, pad_id: int) -
         train, evaluation = samples, _encode(data.evaluation_files, data, base, encoder)
     else:
         train, evaluation = _hold_out(samples, data.evaluation_fraction, seed)
-    order = permutation(len(train), Stream.PACKING, seed)
-    parts = [
-        fit([train[i] for i in order.tolist()], data.sequence_length, data.too_long),
-        fit(evaluation, data.sequence_length, data.too_long),
-    ]
-    for part, name in zip(parts, ("training", "evaluation"), strict=True):
-        if not part.pieces:
-            raise DataError(
-                f"{name} data with something to learn",
-                found=f"all labels masked once {part.truncated} samples were truncated",
-                where="data.too_long",
-                remedy='raise sequence_length, or set too_long = "split"',
-            )
+    order = permutation(len(train), Stream.PACKING, seed).tolist()
+    fitted = _fit([train[i] for i in order], "training", data), _fit(evaluation, "evaluation", data)
     rows, held = (
-        fill_rows(part.pieces, data.sequence_length, pad_id, packing=data.packing) for part in parts
+        fill_rows(part.pieces, data.sequence_length, pad_id, packing=data.packing) for part in fitted
     )
     counts = Counts(
         train_samples=len(train),
         evaluation_samples=len(evaluation),
-        truncated=sum(part.truncated for part in parts),
-        split=sum(part.split for part in parts),
-        without_loss=sum(part.without_loss for part in parts),
+        truncated=sum(part.truncated for part in fitted),
+        split=sum(part.split for part in fitted),
+        without_loss=sum(part.without_loss for part in fitted),
         tokens=sum(row.tokens for row in rows),
         loss_tokens=sum(row.loss_tokens for row in rows),
     )
@@ -76,7 +65,19 @@ def prepare(data: Data, base: Path, tokenizer: Any, *, seed: int, pad_id: int) -
         "train": _rows_digest(rows),
         "evaluation": _rows_digest(held),
     }
-    return PreparedData(rows, held, digest_bytes(canonical_json(identity).encode()), counts)
+    return PreparedData(rows, held, digest_json(identity), counts)
+
+
+def _fit(samples: Sequence[Encoded], name: str, data: Data) -> Fitted:
+    fitted = fit(samples, data.sequence_length, data.too_long)
+    if not fitted.pieces:
+        raise DataError(
+            f"{name} data with something to learn",
+            found=f"all labels masked once {fitted.truncated} samples were truncated",
+            where="data.too_long",
+            remedy='raise sequence_length, or set too_long = "split"',
+        )
+    return fitted
 
 
 def tokenizer_digest(tokenizer: Any) -> str:
@@ -86,7 +87,7 @@ def tokenizer_digest(tokenizer: Any) -> str:
         "template": tokenizer.chat_template,
         "end": tokenizer.eos_token_id,
     }
-    return digest_bytes(canonical_json(identity).encode())
+    return digest_json(identity)
 
 
 def _check_files(data: Data) -> None:
