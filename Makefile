@@ -26,6 +26,7 @@ setup: ## make .venv and install into it (every other target does it)
 	@$(PYTHON) scripts/setup_env.py --venv '$(VENV)' --torch-index '$(TORCH_INDEX)'
 
 demo: setup ## run the main job on its tracks, say where the report is
+	@$(BIN)/python examples/pilot/prepare.py
 	@$(BIN)/python -m twintrack pilot examples/pilot/job.toml
 
 test: check ## checks and all tests
