@@ -2,11 +2,13 @@
 
 Fenced blocks marked ``console`` are executed from top to bottom in one folder that holds a copy of
 ``examples/``. A line that begins with ``$ `` is a command and must succeed; lines below it must occur in its
-output, in this order, blanks aside; ``...`` stands for lines left out.
+output, in this order, blanks aside; ``...`` stands for lines left out. The demo's run is played by one of a tiny
+model that was interrupted, under the same name.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -15,6 +17,8 @@ import sys
 from pathlib import Path
 
 import pytest
+
+from tiny_llama import write_tiny_model
 
 ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -35,27 +39,66 @@ def _commands() -> list[tuple[str, list[str]]]:
 COMMANDS = _commands()
 
 
-def _run(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
-    environment = {
+def _environment(folder: Path) -> dict[str, str]:
+    return {
         **os.environ,
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
-        "HOME": str(folder),
-        "XDG_CACHE_HOME": str(folder / "cache"),
+        "TWINTRACK_CACHE": str(folder / "cache"),
         "COLUMNS": "200",
-        "PYTHONUTF8": "1",
     }
-    return subprocess.run(
-        ["sh", "-c", command], cwd=folder, env=environment, capture_output=True, text=True, timeout=300
-    )
+
+
+JOB = """
+name = "pilot-smollm2-chat"
+model.source = "model"
+data.files = ["train.jsonl"]
+data.sequence_length = 64
+lora.targets = ["q_proj"]
+stop.steps = 2
+checkpoint.every_steps = 1
+
+[[tracks]]
+use = ["cpu"]
+compute = "fp32"
+"""
+
+
+def _interrupted_run(folder: Path) -> None:
+    """Start the pilot on a tiny model in ``folder`` and ask it to stop as soon as its worker starts."""
+    inputs = folder / "inputs"
+    write_tiny_model(inputs / "model")
+    sample = {"messages": [{"role": "user", "content": "who"}, {"role": "assistant", "content": "a robot"}]}
+    (inputs / "train.jsonl").write_text(f"{json.dumps(sample)}\n" * 40)
+    (inputs / "job.toml").write_text(JOB)
+    command = [sys.executable, "-m", "twintrack", "pilot", str(inputs / "job.toml")]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with subprocess.Popen(command, cwd=folder, env=_environment(folder), **pipes) as pilot:
+        seen = []
+        for line in pilot.stdout:
+            seen.append(line)
+            if "reference: starting" in line:
+                pilot.terminate()
+                break
+        _, complaint = pilot.communicate(timeout=300)
+    assert pilot.returncode == 130, "".join(seen) + complaint
+    assert "--resume" in complaint
 
 
 @pytest.mark.slow
 def test_the_commands_of_the_readme_do_what_is_shown(tmp_path):
     """One test, because a later command uses what an earlier one made."""
     shutil.copytree(ROOT / "examples", tmp_path / "examples")
+    _interrupted_run(tmp_path)
 
     for command, shown in COMMANDS:
-        done = _run(command, tmp_path)
+        done = subprocess.run(
+            ["sh", "-c", command],
+            cwd=tmp_path,
+            env=_environment(tmp_path),
+            capture_output=True,
+            text=True,
+            timeout=300,
+        )
 
         assert done.returncode == 0, f"$ {command}\n{done.stdout}{done.stderr}"
         rest = iter([" ".join(line.split()) for line in done.stdout.splitlines()])
