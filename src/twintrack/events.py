@@ -221,7 +221,7 @@ class CheckpointSaved(Event):
 
 
 class CheckpointFailed(Event):
-    """A checkpoint could not be written; the run goes on."""
+    """A checkpoint could not be written, or was passed over because it is damaged; the run goes on."""
 
     kind: Literal["checkpoint_failed"] = "checkpoint_failed"
     step: int

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 import torch
-from tiny_llama import tiny_model
 from torch import Tensor
 
+from tiny_llama import tiny_model
 from twintrack.clock import SystemClock
 from twintrack.errors import TrackError
 from twintrack.events import Event
@@ -42,7 +42,9 @@ def services(folder: Path) -> tuple[Services, list[Event]]:
     return Services(events.append, SystemClock(), LocalFileSystem(), folder), events
 
 
-@pytest.fixture(params=[(name, compute) for name in HERE for compute in ("fp32", "bf16")], ids=lambda p: "-".join(p))
+@pytest.fixture(
+    params=[(name, compute) for name in HERE for compute in ("fp32", "bf16")], ids=lambda p: "-".join(p)
+)
 def opened(request: pytest.FixtureRequest, tmp_path: Path) -> OpenTrack:
     name, compute = request.param
     return TRACKS[name].open(settings(compute), services(tmp_path)[0])
@@ -54,23 +56,34 @@ class Setting:
     def __init__(self, track: OpenTrack, optimizer: Optimizer | None = None) -> None:
         model = tiny_model()
         model.config._attn_implementation = track.rules.attention
-        self.reference = adapt(copy.deepcopy(model), Lora(targets=("q_proj", "down_proj"), rank=4), seed=1).model
+        self.reference = adapt(
+            copy.deepcopy(model), Lora(targets=("q_proj", "down_proj"), rank=4), seed=1
+        ).model
         lora = Lora(targets=("q_proj", "down_proj"), rank=4)
         adapted = adapt(model, lora, seed=1, dtype=track.rules.compute)
         self.model = adapted.model.to(track.device)
         generator = torch.Generator().manual_seed(7)
         self.master = {
-            name: torch.randn(value.shape, generator=generator) * 0.05 for name, value in adapted.initial.items()
+            name: torch.randn(value.shape, generator=generator) * 0.05
+            for name, value in adapted.initial.items()
         }
         trained = set(adapted.trainable)
         named = [*self.model.named_parameters(), *self.model.named_buffers()]
         self.frozen = {name: tensor.detach() for name, tensor in named if name not in trained}
         ids = torch.randint(8, 500, (2, 24), generator=generator)
         segments = torch.tensor([[0] * 10 + [1] * 14, [0] * 20 + [1] * 4])
-        positions = torch.cat([torch.arange(10), torch.arange(14)]), torch.cat([torch.arange(20), torch.arange(4)])
+        positions = (
+            torch.cat([torch.arange(10), torch.arange(14)]),
+            torch.cat([torch.arange(20), torch.arange(4)]),
+        )
         labels = torch.roll(ids, -1, 1)
         labels[:, ::5] = -100
-        batch = {"input_ids": ids, "labels": labels, "position_ids": torch.stack(positions), "segment_ids": segments}
+        batch = {
+            "input_ids": ids,
+            "labels": labels,
+            "position_ids": torch.stack(positions),
+            "segment_ids": segments,
+        }
         self.batch = {name: tensor.to(track.device) for name, tensor in batch.items()}
         self.step = Step(self.model, optimizer or Optimizer(), track.rules.compute)
         self.weights = {name: t.to(track.device, track.rules.compute) for name, t in self.master.items()}
@@ -96,8 +109,12 @@ def float64_gradients(setting: Setting) -> tuple[Tensor, dict[str, Tensor]]:
                 if batch["segment_ids"][row, i] == batch["segment_ids"][row, j]:
                     mask[row, 0, i, j] = 0.0
     model.config._attn_implementation = "eager"
-    logits = model(input_ids=batch["input_ids"], position_ids=batch["position_ids"], attention_mask=mask).logits
-    total = torch.nn.functional.cross_entropy(logits.flatten(0, 1), batch["labels"].flatten(), reduction="sum")
+    logits = model(
+        input_ids=batch["input_ids"], position_ids=batch["position_ids"], attention_mask=mask
+    ).logits
+    total = torch.nn.functional.cross_entropy(
+        logits.flatten(0, 1), batch["labels"].flatten(), reduction="sum"
+    )
     loss = total * float(setting.scale)
     names = list(setting.weights)
     grads = torch.autograd.grad(loss, [named[name] for name in names])

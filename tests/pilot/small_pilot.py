@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from tiny_llama import write_tiny_model
-
 from twintrack.job.records import Job
 from twintrack.pilot.folders import RunKind, TrackRun
 from twintrack.pilot.manifest import write_manifest

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 
 import pytest
 import torch
@@ -29,7 +30,8 @@ def peer_rates(make: object, warmup: int, steps: int) -> list[float]:
 
 
 @pytest.mark.parametrize(
-    ("kind", "make"), [("cosine", get_cosine_schedule_with_warmup), ("linear", get_linear_schedule_with_warmup)]
+    ("kind", "make"),
+    [("cosine", get_cosine_schedule_with_warmup), ("linear", get_linear_schedule_with_warmup)],
 )
 @pytest.mark.parametrize("warmup", [3, 10])
 def test_rates_are_those_of_transformers_by_count_of_updates(kind: str, make: object, warmup: int) -> None:
@@ -55,7 +57,7 @@ def test_a_rate_never_leaves_its_range_and_ends_where_the_job_says(
     assert all(0.0 <= rate <= PEAK.learning_rate * (1 + 1e-12) for rate in rates)
     assert rates[max(warmup, 1) - 1] == pytest.approx(PEAK.learning_rate)
     after = rates[max(warmup, 1) - 1 :]
-    assert all(a >= b - 1e-15 for a, b in zip(after, after[1:], strict=False))
+    assert all(a >= b - 1e-15 for a, b in pairwise(after))
     if kind != "constant":
         assert rates[-1] == pytest.approx(PEAK.learning_rate * final)
 

@@ -31,6 +31,7 @@ class Drills:
         emit: takes events.
         disk: below the checkpointer; it kills this process in the middle of a write once armed.
         write_bytes: bytes of a checkpoint after which to kill.
+        settle: returns once no earlier checkpoint is being written, which the kill would hit instead.
         send: sends a signal to this process.
         orphaned: whether the process that started this one is gone.
     """
@@ -42,6 +43,7 @@ class Drills:
         disk: KillingFileSystem,
         *,
         write_bytes: int,
+        settle: Callable[[], None],
         send: Callable[[int], None] = lambda number: os.kill(os.getpid(), number),
         orphaned: Callable[[], bool] = lambda: False,
     ) -> None:
@@ -49,6 +51,7 @@ class Drills:
         self._emit = emit
         self._disk = disk
         self._write_bytes = write_bytes
+        self._settle = settle
         self._send = send
         self._orphaned = orphaned
         self._requested = False
@@ -74,6 +77,7 @@ class Drills:
         stop = self._stop
         if stop is not None and stop.kind == "kill-in-write" and step >= stop.step:
             self._stop = None
+            self._settle()
             self._emit(StopMade(step=step, stop=stop.kind))
             self._disk.arm(after_bytes=self._write_bytes)
 

@@ -59,7 +59,7 @@ def _by_time(runs: list[RunSummary]) -> Timeline:
     lanes = tuple(Lane(f"{run.track} · {run.run}", _time_spans(run), _time_marks(run)) for run in runs)
     return Timeline(
         "Runs over time",
-        "seconds since the run's first event",
+        "seconds since the run began",
         lanes,
         Provenance.MEASURED,
         _sources(runs),
@@ -207,7 +207,7 @@ def _processes(runs: list[RunSummary]) -> Table:
         Column("read", numeric=True, note="bytes of the checkpoint, read to resume"),
         Column("resume", numeric=True),
         Column("steps again", numeric=True),
-        Column("ended at", numeric=True, note="time since the first event of the run"),
+        Column("ended at", numeric=True, note="time since the run began"),
     )
     return Table("Processes", columns, rows)
 
@@ -281,16 +281,15 @@ def _outcome(one: CheckpointSummary) -> Status:
 
 
 def _step_times(summary: Summary) -> LineChart:
-    series = tuple(
-        Series(
-            run.track,
-            run.step_seconds.steps,
-            run.step_seconds.values,
-            run.step_seconds.kind,
-            run.step_seconds.source,
-            slot,
-        )
-        for slot, track in enumerate(summary.tracks)
-        if (run := track.reference) is not None
+    runs = [(slot, track.reference) for slot, track in enumerate(summary.tracks)]
+    series = tuple(_settled(run, slot) for slot, run in runs if run is not None)
+    note = "The first step of each process is left out: it pays for everything that happens once."
+    return LineChart("Time per step, uninterrupted runs", "step", "seconds", series, note=note)
+
+
+def _settled(run: RunSummary, slot: int) -> Series:
+    curve, firsts = run.step_seconds, {leg.first_step for leg in run.legs}
+    kept = [(s, y) for s, y in zip(curve.steps, curve.values, strict=True) if s not in firsts]
+    return Series(
+        run.track, tuple(s for s, _ in kept), tuple(y for _, y in kept), curve.kind, curve.source, slot
     )
-    return LineChart("Time per step, uninterrupted runs", "step", "seconds", series)

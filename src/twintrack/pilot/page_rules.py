@@ -18,7 +18,8 @@ from twintrack.report.records import (
 
 __all__ = ["number_rules"]
 
-_MOST_BARS = 12
+_MOST_BARS = 8
+_LEAST_BAR = 1 / 500  # of the longest; a shorter one cannot be seen
 
 
 def number_rules(summary: Summary) -> list[Section]:
@@ -96,25 +97,27 @@ def _programs(programs: tuple[ProgramSummary, ...]) -> Table:
     return Table("What one execution of each program asks of the machine", columns, rows, note)
 
 
-def _totals(programs: tuple[ProgramSummary, ...]) -> list[str]:
-    """Operators that have FLOPs, most of them first, over one execution of every program."""
+def _totals(programs: tuple[ProgramSummary, ...]) -> tuple[list[str], bool]:
+    """Operators with most FLOPs over one execution of every program, and whether others with FLOPs are left."""
     totals: dict[str, float] = {}
     for program in programs:
         for one in program.operators:
             totals[one.operator] = totals.get(one.operator, 0) + (one.flops.value or 0)
-    return sorted((name for name in totals if totals[name]), key=lambda name: (-totals[name], name))
+    names = sorted((name for name in totals if totals[name]), key=lambda name: (-totals[name], name))
+    seen = [name for name in names[:_MOST_BARS] if totals[name] >= totals[names[0]] * _LEAST_BAR]
+    return seen, len(seen) < len(names)
 
 
 def _flops(programs: tuple[ProgramSummary, ...]) -> StackedBars:
-    names = _totals(programs)
+    names, left_out = _totals(programs)
     parts = []
     for slot, program in enumerate(programs):
         known = {one.operator: one.flops for one in program.operators if one.flops.value}
-        parts.append(BarSeries(program.program, tuple(known.get(name) for name in names[:_MOST_BARS]), slot))
+        parts.append(BarSeries(program.program, tuple(known.get(name) for name in names), slot))
     note = "One execution of each program."
-    if names[_MOST_BARS:]:
+    if left_out:
         note += " Operators with fewer FLOPs stand in the table only."
-    return StackedBars("Where the FLOPs are", "FLOP", tuple(names[:_MOST_BARS]), tuple(parts), note=note)
+    return StackedBars("Where the FLOPs are", "FLOP", tuple(names), tuple(parts), note=note)
 
 
 def _operators(programs: tuple[ProgramSummary, ...]) -> Table:

@@ -21,7 +21,7 @@ from twintrack.events import (
 from twintrack.pilot.summary_figures import Ledger, of_kind
 from twintrack.pilot.summary_parts import CheckpointSummary, LegSummary, StopSummary
 
-__all__ = ["by_leg", "checkpoints", "legs", "stops"]
+__all__ = ["by_leg", "checkpoints", "legs", "run_began", "stops"]
 
 
 def by_leg(events: Sequence[AnyEvent]) -> dict[int, list[AnyEvent]]:
@@ -34,7 +34,19 @@ def by_leg(events: Sequence[AnyEvent]) -> dict[int, list[AnyEvent]]:
 
 def legs(events: Sequence[AnyEvent], ledger: Ledger) -> tuple[LegSummary, ...]:
     """What each process did, and how it ended."""
-    return tuple(_leg(number, own, events[0].time, ledger) for number, own in by_leg(events).items())
+    zero = run_began(events)
+    return tuple(_leg(number, own, zero, ledger) for number, own in by_leg(events).items())
+
+
+def run_began(events: Sequence[AnyEvent]) -> float:
+    """When the first process of a run began, in seconds since 1970."""
+    return _began(next(iter(by_leg(events).values())))
+
+
+def _began(events: list[AnyEvent]) -> float:
+    """When a process began: its import phase counts from there and ends when the phase is told."""
+    imported = [event.time - event.seconds for event in of_kind(events, Phase) if event.name == "import"]
+    return min([events[0].time, *imported])
 
 
 def _leg(number: int, events: list[AnyEvent], zero: float, ledger: Ledger) -> LegSummary:
@@ -52,7 +64,7 @@ def _leg(number: int, events: list[AnyEvent], zero: float, ledger: Ledger) -> Le
     last = resumed[-1] if resumed else None
     return LegSummary(
         number=number,
-        started=ledger.measured(events[0].time - zero, "s", f"first event of leg {number}"),
+        started=ledger.measured(_began(events) - zero, "s", f"import phase or first event of leg {number}"),
         first_step_done=ledger.unknown("s", f"step of leg {number}")
         if first is None
         else ledger.measured(first - zero, "s", f"first step of leg {number}"),
@@ -88,8 +100,9 @@ def _ending(
 
 def stops(events: Sequence[AnyEvent], ledger: Ledger) -> tuple[StopSummary, ...]:
     """Stops that were made, in order."""
+    zero = run_began(events) if events else 0.0
     return tuple(
-        StopSummary(e.stop, e.leg, e.step, ledger.measured(e.time - events[0].time, "s", "StopMade"))
+        StopSummary(e.stop, e.leg, e.step, ledger.measured(e.time - zero, "s", "StopMade"))
         for e in of_kind(events, StopMade)
     )
 
@@ -97,10 +110,11 @@ def stops(events: Sequence[AnyEvent], ledger: Ledger) -> tuple[StopSummary, ...]
 def checkpoints(events: Sequence[AnyEvent], ledger: Ledger) -> tuple[CheckpointSummary, ...]:
     """Every attempt to write a checkpoint, in order; one that nothing says was completed is unfinished."""
     found: list[CheckpointSummary] = []
+    zero = run_began(events) if events else 0.0
     for event in events:
         match event:
             case CheckpointSnapshot():
-                found.append(_attempt(event.leg, event.step, ledger, event, events[0].time))
+                found.append(_attempt(event.leg, event.step, ledger, event, zero))
             case CheckpointSaved():
                 index = _open(found, event.leg, event.step, ledger)
                 found[index] = replace(

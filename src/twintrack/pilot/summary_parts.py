@@ -75,7 +75,7 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class LegSummary:
-    """One process of a run; times in seconds since the run's first event."""
+    """One process of a run; times in seconds since the first process began."""
 
     number: int
     started: Quantity

@@ -160,7 +160,7 @@ class _Leg:
             self.disk, self.place.checkpoints, world.clock, job.checkpoint, training_digest(job), self.emit
         ) as checkpointer:
             progress = self._resume(session, checkpointer)
-            drills = self._drills(session, progress)
+            drills = self._drills(session, progress, checkpointer)
             with _signals(drills):
                 outcome = train(
                     session,
@@ -262,10 +262,17 @@ class _Leg:
             )
         return progress
 
-    def _drills(self, session: Session, progress: Progress) -> Drills:
+    def _drills(self, session: Session, progress: Progress, checkpointer: Checkpointer) -> Drills:
         stop = pending_stop(self.job, self.before) if self.place.kind == "interrupted" else None
         half = session.snapshot(progress).bytes // 2
-        return Drills(stop, self.emit, self.disk, write_bytes=half, orphaned=self.world.orphaned)
+        return Drills(
+            stop,
+            self.emit,
+            self.disk,
+            write_bytes=half,
+            settle=checkpointer.wait,
+            orphaned=self.world.orphaned,
+        )
 
 
 @contextmanager
