@@ -292,3 +292,20 @@ def test_compilations_are_grouped_by_reason_and_recompiles_counted_apart(tmp_pat
     assert track.recompiles.value == 1
     assert track.compile_reasons[0].seconds.value == 11.5 + 0.375
     assert track.compile_reasons[1].seconds.value == 6 * 0.375
+
+
+def test_a_process_begins_where_its_import_phase_began(tmp_path):
+    """Its first event comes only after imports; the time before belongs to it and not to the gap."""
+
+    def edit(track, run, event):
+        return (
+            event.model_copy(update={"seconds": 10.0})
+            if isinstance(event, Phase) and event.name == "import"
+            else event
+        )
+
+    legs = read(tmp_path, edit=edit).tracks[0].interrupted.legs
+
+    assert legs[0].started.value == 0.0
+    gap = legs[1].started.value - legs[0].ended.value
+    assert gap == pytest.approx(3.0 - (10.0 - 2.8), abs=1e-6)

@@ -41,11 +41,14 @@ def test_the_same_page_gives_the_same_bytes():
 
 
 def test_hostile_texts_stay_texts():
-    plain = [(tag, sorted(given)) for tag, given in read_page(render_page(page_of("harmless text"))).tags]
+    plain = [
+        (tag, sorted(set(given) - {"class"}))
+        for tag, given in read_page(render_page(page_of("harmless text"))).tags
+    ]
     for text in HOSTILE:
         read = read_page(render_page(page_of(text)))
 
-        assert [(tag, sorted(given)) for tag, given in read.tags] == plain, text
+        assert [(tag, sorted(set(given) - {"class"})) for tag, given in read.tags] == plain, text
         assert len(read.scripts) == 2, text
         assert text in read.prose, text
 

@@ -44,6 +44,7 @@ def printed(thing) -> str:
     [
         (0.0125, "s", "12.50 ms"),
         (1.5e-6, "s", "1.500 µs"),
+        (4.271e-7, "s", "427.1 ns"),
         (3600.0, "s", "3,600 s"),
         (269_060_552, "byte", "269.1 MB"),
         (512, "byte", "512 B"),
@@ -67,7 +68,7 @@ def test_what_was_stated_is_written_as_stated_and_the_unknown_as_unknown():
     assert quantity_text(Quantity.unknown("s", "no event")) == "unknown"
 
 
-_UNITS = {"µs": 1e-6, "ms": 1e-3, "s": 1.0}
+_UNITS = {"ns": 1e-9, "µs": 1e-6, "ms": 1e-3, "s": 1.0}
 
 
 @given(value=st.floats(1e-9, 1e9))

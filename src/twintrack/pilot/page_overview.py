@@ -137,7 +137,7 @@ def _inputs(tracks: list[TrackSummary]) -> Table:
     def pick(part: str, name: str) -> tuple[Cell, ...]:
         found = (getattr(track.reference, part) for track in tracks)
         return tuple(
-            Quantity.unknown("", f"no event tells of the {part}") if x is None else getattr(x, name)
+            Quantity.unknown("", f"no event tells of the {part}") if x is None else getattr(x, name) or NONE
             for x in found
         )
 

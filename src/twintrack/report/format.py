@@ -31,7 +31,7 @@ KIND_MEANING: Mapping[Provenance, str] = {
 }
 
 _STEPS: Mapping[str, tuple[tuple[float, str], ...]] = {
-    "s": ((1e-6, "µs"), (1e-3, "ms"), (1.0, "s")),
+    "s": ((1e-9, "ns"), (1e-6, "µs"), (1e-3, "ms"), (1.0, "s")),
     "byte": ((1.0, "B"), (1e3, "kB"), (1e6, "MB"), (1e9, "GB"), (1e12, "TB")),
     "FLOP": ((1.0, "FLOP"), (1e3, "kFLOP"), (1e6, "MFLOP"), (1e9, "GFLOP"), (1e12, "TFLOP"), (1e15, "PFLOP")),
 }

@@ -20,6 +20,7 @@ from twintrack.report.format import BADGES, KIND_MEANING, quantity_text, tooltip
 from twintrack.report.records import (
     BarChart,
     Callout,
+    Cell,
     LineChart,
     Page,
     SideBySide,
@@ -50,6 +51,7 @@ def render_page(page: Page) -> str:
     )
     environment.globals.update(
         badges=BADGES,
+        width=_width,
         meanings=KIND_MEANING,
         kinds=tuple(Provenance),
         quantity_text=quantity_text,
@@ -75,6 +77,17 @@ def render_page(page: Page) -> str:
         library=library,
         script=script,
     )
+
+
+def _width(cell: Cell) -> int:
+    """Signs in a cell: a short one is not broken into lines, a long one may be broken anywhere."""
+    match cell:
+        case Status():
+            return len(cell.text)
+        case Quantity():
+            return len(quantity_text(cell))
+        case _:
+            return len(cell)
 
 
 def _asset(name: str) -> str:
