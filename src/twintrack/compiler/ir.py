@@ -48,15 +48,18 @@ def _write_attributes(attributes: Mapping[str, Attribute]) -> dict[str, Any]:
 
 
 def _read_attributes(attributes: Any) -> Any:
-    """Undo ``_write_attributes``; what has another form is left for the type to refuse."""
+    """Undo ``_write_attributes``, and lists for tuples; what has another form is left for the type to refuse."""
     if not isinstance(attributes, dict):
         return attributes
-    return {
-        key: _NON_FINITE[value["float"]]
-        if isinstance(value, dict) and len(value) == 1 and value.get("float") in tuple(_NON_FINITE)
-        else value
-        for key, value in attributes.items()
-    }
+    return {key: _read_attribute(value) for key, value in attributes.items()}
+
+
+def _read_attribute(value: Any) -> Any:
+    if isinstance(value, list):
+        return tuple(value)
+    if isinstance(value, dict) and set(value) == {"float"} and value["float"] in tuple(_NON_FINITE):
+        return _NON_FINITE[value["float"]]
+    return value
 
 
 Attributes = Annotated[

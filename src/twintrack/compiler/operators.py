@@ -141,7 +141,10 @@ def _arithmetic(table: Mapping[str, Kernel]) -> list[OperatorSpec]:
         *unary("exp log sqrt rsqrt reciprocal sigmoid tanh erf sin cos", ANY, "float"),
         *unary("silu", FLOAT, "float"),
         *unary("not", ANY, "bool", once=True),
-        *binary("add mul maximum minimum", ANY, "kind", once=True),
+        *binary("add mul", ANY, "kind", once=True),
+        *binary(
+            "maximum minimum", ANY, "kind"
+        ),  # of two zeros PyTorch's vector and scalar loops choose differently
         *binary("sub", NUMBER, "kind", once=True),
         *binary("div", ANY, "float", once=True),
         *binary("pow remainder", NUMBER, "kind"),
