@@ -179,16 +179,13 @@ class Pilot:
             return
         where = f"{run.track} {run.kind} after step {max(before, _last_step(run))}"
         text = leg.message or f"exit code {leg.code} and no message"
-        error: type[TwintrackError] = UserError if leg.code == UserError.exit_code else RunFailed
-        raise (
-            _Passed(text)
-            if error is UserError
-            else RunFailed(
-                "a process that ends in order",
-                found=text,
-                where=where,
-                remedy=f"mend the cause, then: twintrack pilot --resume {self.folder}",
-            )
+        if leg.code == UserError.exit_code:
+            raise _Passed(text)
+        raise RunFailed(
+            "a process that ends in order",
+            found=text,
+            where=where,
+            remedy=f"mend the cause, then: twintrack pilot --resume {self.folder}",
         )
 
     def _leg(self, run: TrackRun, stage: Stage) -> _Leg:
@@ -239,8 +236,9 @@ class _ErrorReader:
 
     def _read(self) -> None:
         if self._process.stderr is not None:
-            for line in self._process.stderr:
-                self._lines = [*self._lines[-199:], line.rstrip()]
+            with self._process.stderr as stream:
+                for line in stream:
+                    self._lines = [*self._lines[-199:], line.rstrip()]
 
     def message(self) -> str:
         """The last line that says something."""
