@@ -45,7 +45,7 @@ format: setup ## rewrite the sources in our format
 	@$(BIN)/python -m ruff format $(CHECKED)
 
 bench: setup ## all benchmarks, one after the other
-	@set -e; for file in benchmarks/[!_]*.py; do echo "== $$file"; $(BIN)/python "$$file"; done
+	@status=0; for file in benchmarks/[!_]*.py; do echo "== $$file"; $(BIN)/python "$$file" || status=1; done; exit $$status
 
 clean: ## remove what tools left behind; runs and .venv stay
 	@rm -rf build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

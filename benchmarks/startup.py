@@ -1,15 +1,16 @@
 """How long ``twintrack --help`` takes, in bare starts of the interpreter: ``python benchmarks/startup.py``.
 
 The two are timed in turn, pair by pair, so that whatever else the machine does falls on both; the figure is
-the median of the pairs' ratios. Ends with exit code 1 where it is not under the limit.
+the median of the pairs' ratios. Ends with exit code 1 where it is over the limit.
 """
 
 from __future__ import annotations
 
-import statistics
 import subprocess
 import sys
 import time
+
+from _pairs import line, median_ratio, verdict
 
 PAIRS = 30
 LIMIT = 10.0
@@ -30,13 +31,12 @@ def main() -> int:
     )
     seconds(*help_arguments)  # byte code is written once
     pairs = [(seconds("-c", ""), seconds(*help_arguments)) for _ in range(PAIRS)]
-    ratio = statistics.median(command / bare for bare, command in pairs)
-    bare, command = (statistics.median(column) for column in zip(*pairs, strict=True))
-    kept = ratio < LIMIT
-    print(f"bare interpreter start  {bare * 1e3:6.1f} ms   median of {PAIRS}")
-    print(f"twintrack --help        {command * 1e3:6.1f} ms   median of {PAIRS}")
-    verdict = f"limit {LIMIT:g}: {'kept' if kept else 'BROKEN'}"
-    print(f"ratio                   {ratio:6.2f}      median of pairs; {verdict}")
+    bare, command = zip(*pairs, strict=True)
+    print(line("bare interpreter start", [each * 1e3 for each in bare], "ms"))
+    print(line("twintrack --help", [each * 1e3 for each in command], "ms"))
+    ratio = median_ratio(list(zip(command, bare, strict=True)))
+    text, kept = verdict("twintrack --help / bare start", ratio, LIMIT, at_most=True)
+    print(text)
     return 0 if kept else 1
 
 
