@@ -17,7 +17,7 @@ from torch._decomp import core_aten_decompositions
 from torch._subclasses import fake_tensor
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.utils import _pytree as pytree
-from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
 from twintrack.compiler.hostcall import HOST_NAME, encode_arguments, find_overload
 from twintrack.compiler.ir import Program, TensorType
@@ -150,7 +150,9 @@ class _Capture(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def _number(self, func: Any, tensor: Tensor, line: str) -> Any:
         """A number that the model wrote as a tensor, such as ``torch.tensor(0.5)``."""
         kind = type_of(tensor, line)
-        value = self.builder.emit("constant", [], kind, line, value=tensor.item(), shape=kind.shape)
+        with _disable_current_modes():
+            number = tensor.item()
+        value = self.builder.emit("constant", [], kind, line, value=number, shape=kind.shape)
         out = func(tensor)
         self.builder.bind(out, value)
         return out

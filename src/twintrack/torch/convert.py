@@ -68,6 +68,45 @@ def _logical(name: str) -> Converter:
     return convert
 
 
+def _complement(e: Emitter) -> int:
+    """All bits turned: ``not`` of a truth, exclusive or with -1 of an integer; u8 has no -1."""
+    value, dtype = e.value(e.args[0]), e.type.dtype
+    if dtype == "bool":
+        return e.emit("not", [value])
+    return e.emit("bit_xor", [value], scalar=255 if dtype == "u8" else -1, side="right")
+
+
+def _clamp(e: Emitter) -> int:
+    value = e.value(e.args[0])
+    for name, bound in (("maximum", e.arg(1, "min")), ("minimum", e.arg(2, "max"))):
+        if isinstance(bound, Tensor):
+            value = e.emit(name, [value, e.value(bound)])
+        elif bound is not None:
+            value = e.emit(name, [value], scalar=bound, side="right")
+    return value
+
+
+def _sign(e: Emitter) -> int:
+    """1 where above 0, less 1 where below it."""
+    value, kind = e.value(e.args[0]), TensorType("bool", e.type.shape)
+    above, below = (
+        e.cast(e.emit(name, [value], kind, scalar=0, side="right"), e.type.dtype) for name in ("gt", "lt")
+    )
+    return e.emit("sub", [above, below])
+
+
+def _truth_over(name: str) -> Converter:
+    """``any`` and ``all``, over the axes in the second argument or over every one."""
+
+    def convert(e: Emitter) -> int:
+        x = e.args[0]
+        value = e.emit("ne", [e.value(x)], TensorType("bool", tuple(x.shape)), scalar=0, side="right")
+        keep = bool(e.arg(2, "keepdim", False))
+        return e.emit(name, [value], axes=axes_of(e.arg(1, "dim"), x.dim()), keep=keep)
+
+    return convert
+
+
 def _reversed_sub(e: Emitter) -> int:
     if e.arg(2, "alpha", 1) != 1:
         raise NotImplementedError("alpha")
@@ -171,6 +210,18 @@ def _single() -> dict[Any, Converter]:
         aten.logical_and.default: _logical("bit_and"),
         aten.logical_or.default: _logical("bit_or"),
         aten.logical_xor.default: _logical("bit_xor"),
+        aten.bitwise_not.default: _complement,
+        aten.clamp.default: _clamp,
+        aten.clamp.Tensor: _clamp,
+        aten.clamp_min.default: _clamp,
+        aten.clamp_min.Tensor: _clamp,
+        aten.sign.default: _sign,
+        aten.any.default: _truth_over("amax"),
+        aten.any.dim: _truth_over("amax"),
+        aten.any.dims: _truth_over("amax"),
+        aten.all.default: _truth_over("amin"),
+        aten.all.dim: _truth_over("amin"),
+        aten.all.dims: _truth_over("amin"),
         aten.rsub.Scalar: _reversed_sub,
         aten._softmax.default: _axis_operator("softmax"),
         aten._log_softmax.default: _axis_operator("log_softmax"),
