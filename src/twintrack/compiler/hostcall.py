@@ -27,7 +27,7 @@ _OVERLOAD = re.compile(r"aten\.([A-Za-z_0-9]+)\.([A-Za-z_0-9]+)")
 _DTYPES = {str(dtype): dtype for dtype in TORCH_DTYPE.values()}
 _NAMES = {dtype: name for name, dtype in TORCH_DTYPE.items()}
 _MACHINE = re.compile(
-    r"(new_)?empty|resize|as_strided|pin_memory|is_pinned|quantize|mkldnn|cudnn|miopen|sparse"
+    r"(new_)?empty|resize|set$|as_strided|pin_memory|is_pinned|quantize|mkldnn|cudnn|miopen|sparse"
 )
 """Beginnings of names of what depends on how tensors lie in memory, or on one kind of device or library."""
 _REFUSED_TAGS = frozenset(

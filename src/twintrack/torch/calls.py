@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol
 
@@ -15,7 +16,7 @@ from twintrack.compiler.ir import Function
 from twintrack.compiler.operators import TORCH_DTYPE
 from twintrack.torch.builder import Builder, type_of
 from twintrack.torch.lines import Lines
-from twintrack.torch.regions import Region, layer_signature, split_joint
+from twintrack.torch.regions import Region, Watched, layer_signature, split_joint
 
 __all__ = ["Recorder", "Regions"]
 
@@ -47,6 +48,7 @@ class Regions:
         """Forward and backward of every region, by name."""
         self._recorder = recorder
         self._regions: dict[str, Region] = {}
+        self._numbers = itertools.count()
 
     @contextlib.contextmanager
     def watching(self, layers: Sequence[nn.Module]) -> Iterator[None]:
@@ -61,15 +63,16 @@ class Regions:
             for layer, forward in zip(unique, own, strict=True):
                 _put_back(layer, forward)
 
-    def _replacement(self, layer: nn.Module, own: Callable[..., Any] | None) -> Callable[..., Any]:
+    def _replacement(self, layer: nn.Module, own: Callable[..., Any] | None) -> Watched:
         def forward(*args: Any, **kwargs: Any) -> Any:
             _put_back(layer, own)  # while the region is captured, the layer is itself
             try:
                 return self._call_layer(layer, args, kwargs)
             finally:
-                layer.forward = forward
+                layer.forward = watched
 
-        return forward
+        watched = Watched(forward, own)
+        return watched
 
     def _call_layer(self, layer: nn.Module, args: Any, kwargs: Any) -> Any:
         line = self._recorder.lines.current()
@@ -81,7 +84,7 @@ class Regions:
         plain = [None if isinstance(leaf, Tensor) else leaf for leaf in flat]
         key = f"{layer_signature(layer)}\n{spec}\n{plain}\n{kinds}"
         if key not in self._regions:
-            name = f"{type(layer).__name__}.{len(self._regions)}"
+            name = f"{type(layer).__name__}.{next(self._numbers)}"
             self._regions[key] = self._capture(name, layer, flat, spec, graded, line)
         region = self._regions[key]
         made = iter(_RegionCall.apply(self._recorder, region, line, *tensors))  # type: ignore[no-untyped-call]

@@ -6,7 +6,7 @@ and arguments, and what needs a gradient are equal.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
@@ -17,7 +17,7 @@ from torch import nn
 from twintrack.compiler.ir import Function, Operator, TensorType
 from twintrack.torch.builder import extract
 
-__all__ = ["Region", "layer_signature", "split_joint"]
+__all__ = ["Region", "Watched", "layer_signature", "split_joint"]
 
 _PLAIN = (bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device, Enum)
 _OF_ONE_LAYER = frozenset({"layer_idx", "layer_index", "layer_id", "target_name"})
@@ -45,6 +45,19 @@ class Region:
     wanted: tuple[int, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Watched:
+    """What stands in for a layer's forward while capture runs."""
+
+    call: Callable[..., Any]
+    own: Callable[..., Any] | None
+    """The forward that the layer itself held, not its class; none for most."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """As the layer's forward."""
+        return self.call(*args, **kwargs)
+
+
 def layer_signature(layer: nn.Module) -> str:
     """Class and attributes of a layer and of all modules inside it, hooks included.
 
@@ -56,13 +69,15 @@ def layer_signature(layer: nn.Module) -> str:
         held = {
             key: list(value.values()) if key.endswith("_hooks") and isinstance(value, dict) else value
             for key, value in vars(module).items()
-            if key not in _LISTED_ELSEWHERE
+            if key not in _LISTED_ELSEWHERE and not (isinstance(value, Watched) and value.own is None)
         }
         parts.append(f"{name}:{type(module).__module__}.{type(module).__qualname__}{_describe(held)}")
     return "\n".join(parts)
 
 
 def _describe(value: Any) -> str:
+    if isinstance(value, Watched):
+        return _describe(value.own)
     if isinstance(value, _PLAIN):
         return repr(value)
     if isinstance(value, dict):
