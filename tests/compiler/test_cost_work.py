@@ -125,6 +125,25 @@ def test_inputs_nobody_reads_and_inputs_given_back_do_not_move():
     assert boundary_bytes(draft.program(result, kept, view, result)) == 8 + 8
 
 
+def test_an_input_that_many_read_moves_once():
+    draft = Draft()
+    x = draft.input("f32", 10)
+    turned = draft.emit("reshape", x, dtype="f32", shape=(5, 2))
+    one, other = draft.emit("neg", x, dtype="f32"), draft.emit("exp", x, dtype="f32")
+    program = draft.program(one, other, draft.emit("abs", turned, dtype="f32"))
+    assert boundary_bytes(program) == 40 + 3 * 40
+    assert measure_work(program).operator_bytes == 3 * 40 + 3 * 40
+
+
+def test_of_a_made_value_only_the_part_given_back_moves():
+    draft = Draft()
+    x = draft.input("f32", 10)
+    made = draft.emit("neg", x, dtype="f32")
+    parts = [draft.emit("slice", made, dtype="f32", axis=0, start=i, stop=i + 2, step=1) for i in (0, 4)]
+    assert boundary_bytes(draft.program(*parts)) == 40 + 16
+    assert boundary_bytes(draft.program(*parts, made)) == 40 + 40
+
+
 def test_what_moves_is_followed_through_calls():
     layer = Draft("layer")
     a, b = layer.input("f32", 4), layer.input("f32", 4)

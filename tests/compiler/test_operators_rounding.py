@@ -13,6 +13,7 @@ import torch
 from program_cases import run_one
 
 from twintrack.compiler.operators import OPERATORS
+from twintrack.numerics.rounding import Stochastic, TowardZero
 
 EVERY = torch.arange(1 << 16, dtype=torch.int32).to(torch.int16).view(torch.bfloat16)
 """All 65,536 patterns of bfloat16."""
@@ -86,6 +87,18 @@ def test_the_executor_keeps_the_rule(name):
     operands = list(_pairs())[: 1 if name in UNARY else 2]
     dtype = "bool" if OPERATORS[name].result == "bool" else "bf16"
     np.testing.assert_array_equal(_bits(run_one(name, operands, dtype)), _bits(_by_the_rule(name, operands)))
+
+
+@pytest.mark.parametrize("rule", [TowardZero(), Stochastic(4)], ids=lambda rule: rule.name)
+@pytest.mark.parametrize("name", ["add", "mul", "div", "sub"])
+def test_other_roundings_are_never_left_to_the_kernel(name, rule):
+    """PyTorch's kernel knows nearest even only."""
+    generator = torch.Generator().manual_seed(2)
+    left, right = (torch.randn(2000, generator=generator).to(torch.bfloat16) for _ in range(2))
+    exact = OPERATORS[name].kernel([left.float(), right.float()], {})
+    found = run_one(name, [left, right], "bf16", rounding=rule, invocation=3)
+    np.testing.assert_array_equal(_bits(found), _bits(rule.to(exact, torch.bfloat16, 3 * 2**32 + 1)))
+    assert (_bits(found) != _bits(_by_the_rule(name, [left, right]))).mean() > 0.1
 
 
 def test_the_pairs_hold_ties_subnormals_overflow_and_signed_zeros():

@@ -99,6 +99,25 @@ def test_lines_inside_regions_and_of_their_calls():
     assert _lines(program.main, "mul") == {line_of("calls")}
 
 
+def test_what_autograd_makes_for_a_call_has_the_line_of_the_call():
+    """Zeros for a result of a layer that nobody uses."""
+
+    class Two(nn.Module):
+        def forward(self, x):
+            return x.sin(), x.exp()
+
+    layer = Two()
+
+    def function(x):
+        leaf = x.detach().requires_grad_(True)
+        used, _ = layer(leaf)  # unused
+        return list(torch.autograd.grad(used.sum(), [leaf]))  # afterwards
+
+    program = capture("lines", function, (torch.ones(2),), layers=(layer,))
+    assert _lines(program.main, "call") == {line_of("unused"), f"{line_of('unused')} (gradient)"}
+    assert f"{line_of('unused')} (gradient)" in _lines(program.main, "constant")
+
+
 def test_the_innermost_line_outside_pytorch_is_named():
     """Of a helper of the model's own, not of the line that called it, and never one inside PyTorch."""
     main = _capture(Model()).main
