@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 import safetensors.torch
 import torch
-from small_pilot import make_run, small_job, world, write_inputs
 
-from twintrack.errors import CheckpointError, DataError, RunFailed, RunFolderError
+from small_pilot import make_run, small_job, world, write_inputs
+from twintrack.errors import CheckpointError, DataError, RunFailed, RunFolderError, StorageError
 from twintrack.events import (
     Answer,
     AnyEvent,
@@ -29,6 +29,7 @@ from twintrack.pilot.folders import TrackRun
 from twintrack.pilot.summary import read_summary
 from twintrack.pilot.worker import run_leg
 from twintrack.storage import FileLock, LocalFileSystem
+from twintrack.storage.faults import FullFileSystem, ReadOnlyFileSystem
 from twintrack.tracks import TRACKS, Services, Settings
 from twintrack.tracks.trn2 import SoftwareTrainium
 
@@ -281,3 +282,28 @@ def test_tracks_agree_within_the_tolerance_and_a_wrong_rounding_does_not(
     if not right:
         (failure,) = summary.failures
         assert "and the job tolerates 0.0002" in failure.what
+
+
+@pytest.mark.parametrize("free_bytes", [0, 700, 5_000, 60_000, 150_000])
+def test_a_full_disk_is_one_line_and_loses_nothing(
+    free_bytes: int, tmp_path: Path, inputs: Path, cache: Path
+) -> None:
+    """The run ends with a storage error, or without its checkpoints' failing to be told; room made, it goes on to
+    the same bits as a run that never met a full disk."""
+    undisturbed = make_run(tmp_path / "a", inputs, small_job(), "cpu")
+    run_leg(undisturbed, world(cache))
+    run = make_run(tmp_path / "b", inputs, small_job(), "cpu")
+
+    with pytest.raises(StorageError) as caught:
+        run_leg(run, world(cache, fs=FullFileSystem(LocalFileSystem(), free_bytes=free_bytes)))
+    run_leg(run, world(cache))
+
+    assert "\n" not in str(caught.value)
+    assert "space left on the disk" in str(caught.value)
+    assert bits(run) == bits(undisturbed)
+
+
+def test_a_read_only_disk_is_one_line(tmp_path: Path, inputs: Path, cache: Path) -> None:
+    run = make_run(tmp_path, inputs, small_job(), "cpu")
+    with pytest.raises(StorageError, match="a writable disk"):
+        run_leg(run, world(cache, fs=ReadOnlyFileSystem(LocalFileSystem())))
