@@ -21,7 +21,7 @@ from twintrack.numerics.rounding import Stochastic
 from twintrack.torch.capture import capture
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(programs(), st.integers(0, 3))
 def test_whatever_passes_runs_and_gives_what_it_declares(program, seed):
     run_on_some_data(program, seed, Stochastic(1) if seed == 3 else None)
@@ -151,10 +151,10 @@ def test_the_fuzzed_program_is_whole(stored):
 
 
 def test_a_changed_program_runs_as_declared_or_is_refused(stored):
-    """1,500 random changes of one place: read, verified and run, or ``InvalidProgram``; both happen often."""
+    """1,000 random changes of one place: read, verified and run, or ``InvalidProgram``; both happen often."""
     places = [path for path in _places(stored) if path]
     chance, refused, ran = random.Random(0), 0, 0
-    for _ in range(1500):
+    for _ in range(1000):
         changed = copy.deepcopy(stored)
         _mutate(changed, chance.choice(places), chance)
         try:
@@ -165,4 +165,4 @@ def test_a_changed_program_runs_as_declared_or_is_refused(stored):
             continue
         run_on_some_data(program)
         ran += 1
-    assert min(refused, ran) > 100, (refused, ran)
+    assert min(refused, ran) > 70, (refused, ran)
