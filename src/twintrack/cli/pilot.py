@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,9 +15,12 @@ import click
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from twintrack.clock import Clock
     from twintrack.pilot.protocol import Pilot
 
 __all__ = ["command"]
+
+_SAME_WISH_SECONDS = 1.0
 
 
 @click.command("pilot")
@@ -51,10 +56,10 @@ def command(job: Path | None, out: Path | None, resume: Path | None, cache: Path
     folder = resume or _begin(job or Path(), out, console)
     root = cache if cache is not None else default_cache_root(os.environ)
     with open_display(console) as display:
-        pilot = Pilot(folder, root, display, LocalFileSystem(), SystemClock())
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, lambda *_: _stop(pilot))
-        pilot.run()
+        clock = SystemClock()
+        pilot = Pilot(folder, root, display, LocalFileSystem(), clock)
+        with _stopping_by_signal(pilot, clock):
+            pilot.run()
     sys.exit(_report(folder, console))
 
 
@@ -70,11 +75,30 @@ def _begin(job: Path, out: Path | None, console: Console) -> Path:
     return folder
 
 
-def _stop(pilot: Pilot) -> None:
-    """The first signal lets the worker save; a second one ends it at once, and the run can still be resumed."""
-    if pilot.stopping:
-        raise KeyboardInterrupt
-    pilot.stop()
+@contextmanager
+def _stopping_by_signal(pilot: Pilot, clock: Clock) -> Iterator[None]:
+    """Ctrl-C and SIGTERM inside the block ask the pilot to save and end; outside they do what they did before.
+
+    A second signal ends the worker at once, and the run can still be resumed. One that comes with the first is the
+    same wish: ``timeout`` and terminals signal a process and its group.
+    """
+    first: list[float] = []
+
+    def stop(*_: object) -> None:
+        now = clock.monotonic()
+        if first and now - first[0] > _SAME_WISH_SECONDS:
+            raise pilot.interrupted("a second request to stop, before the worker had saved")
+        if not first:
+            first.append(now)
+            pilot.stop()
+
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    before = [signal.signal(number, stop) for number in numbers]
+    try:
+        yield
+    finally:
+        for number, handler in zip(numbers, before, strict=True):
+            signal.signal(number, handler)
 
 
 def _report(folder: Path, console: Console) -> int:

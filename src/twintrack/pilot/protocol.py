@@ -112,14 +112,18 @@ class Pilot:
         self._start = start or _start_process
         self._stop = threading.Event()
 
-    @property
-    def stopping(self) -> bool:
-        """Whether an orderly end was asked for."""
-        return self._stop.is_set()
-
     def stop(self) -> None:
         """Ask for an orderly end; the worker saves first. For signal handlers."""
         self._stop.set()
+
+    def interrupted(self, found: str) -> Interrupted:
+        """The error that ends a stopped pilot, with the command that goes on."""
+        return Interrupted(
+            "a run to its end",
+            found=found,
+            where=str(self.folder),
+            remedy=f"go on with: twintrack pilot --resume {self.folder}",
+        )
 
     def run(self) -> None:
         """Bring every run of every track to its end.
@@ -157,12 +161,7 @@ class Pilot:
             before = _last_step(run)
             leg = self._leg(run, stage)
             if self._stop.is_set():
-                raise Interrupted(
-                    "a run to its end",
-                    found="a request to stop",
-                    where=str(self.folder),
-                    remedy=f"go on with: twintrack pilot --resume {self.folder}",
-                )
+                raise self.interrupted("a request to stop")
             self._judge(run, leg, before)
         stage.finish("done")
 
