@@ -23,13 +23,13 @@ from typing import Any
 
 import torch
 
+from _demo import JOB
 from _pairs import line, median_ratio, verdict
 from twintrack.job.load import load_job
 from twintrack.job.records import CheckpointPolicy, Evaluation, Job
 from twintrack.training.data import PreparedData, prepare
 from twintrack.training.model import LoadedModel, load_model
 
-JOB = Path(__file__).parent.parent / "examples" / "pilot" / "job.toml"
 SPEED_LIMIT, MEMORY_LIMIT = 1.0, 1.05
 PAIRS, STEPS = 5, 9
 

@@ -18,39 +18,18 @@ from pathlib import Path
 
 import torch
 
+from _demo import demo_job, open_demo
 from _pairs import line, median_ratio, verdict
 from cpu_bf16 import bf16_instructions
-from twintrack.clock import SystemClock
-from twintrack.job.load import load_job
-from twintrack.storage import LocalFileSystem
-from twintrack.tracks import TRACKS, Services, Settings
-from twintrack.training.adapter import adapt
-from twintrack.training.data import prepare
-from twintrack.training.model import load_model
-from twintrack.training.session import open_session
 
-JOB = Path(__file__).parent.parent / "examples" / "pilot" / "job.toml"
 LIMIT, ROUNDS = 3.0, 7
 
 
 def stepper(track_name: str, compute: str, cache: Path) -> Callable[[], None]:
     """One training step of the demo's job on a track, on the same rows each time."""
-    loaded_job = load_job(JOB)
-    job, clock, fs = loaded_job.job, SystemClock(), LocalFileSystem()
-    slot = job.tracks[0].model_copy(update={"compute": compute, "use": (track_name,)})
-    settings = Settings.of(job, slot)
-    track = TRACKS[track_name].open(settings, Services(lambda _: None, clock, fs, cache))
-    loaded = load_model(
-        job.model,
-        loaded_job.base,
-        dtype=settings.dtype,
-        attention=track.rules.attention,
-        cache_root=cache,
-        fs=fs,
-    )
-    data = prepare(job.data, loaded_job.base, loaded.tokenizer, seed=job.seed, pad_id=loaded.pad_id)
-    session = open_session(job, track, data, loaded, adapt(loaded.model, job.lora, seed=job.seed))
-    progress, batch = session.fresh(), session.batch(list(data.train[: job.batch.micro]))
+    session = open_demo(track_name, compute, cache, demo_job())
+    progress = session.fresh()
+    batch = session.batch(list(session.data.train[: session.job.batch.micro]))
     scalars = {name: session.scalar(1e-4) for name in ("step_size", "second_correction", "decay")}
 
     def step() -> None:

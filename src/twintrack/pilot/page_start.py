@@ -49,8 +49,8 @@ def starts(summary: Summary) -> Section:
 def _note(track: TrackSummary) -> str:
     if track.cold is not None and track.cold.programs == "none":
         return (
-            f"{track.track} compiles no program: its two bars are two plain starts, and differ by what the "
-            "operating system had in memory."
+            f"{track.track} compiles no program: its two bars are two plain starts. The first may convert "
+            "weights that are kept after it, and read files that the system did not yet have in memory."
         )
     if track.cold is not None and track.cold.note:
         return f"{track.track}, cold: {track.cold.note}; writing the entries is not on record."
