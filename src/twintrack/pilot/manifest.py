@@ -4,21 +4,54 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 import twintrack
 from twintrack.errors import RunFolderError
 from twintrack.job.digest import job_digest
-from twintrack.job.records import Job, TrackSlot
-from twintrack.pilot.summary import PilotFile, SlotChoice
+from twintrack.job.records import Job, TrackName, TrackSlot
 from twintrack.storage import FileSystem, storage_errors, write_json_atomic
-from twintrack.tracks import Choice
 
-__all__ = ["Manifest", "read_manifest", "write_manifest"]
+if TYPE_CHECKING:
+    from twintrack.tracks import Choice
+
+__all__ = [
+    "Manifest",
+    "PilotFile",
+    "SlotChoice",
+    "read_job_file",
+    "read_manifest",
+    "read_pilot_file",
+    "write_manifest",
+]
 
 M = TypeVar("M", bound=BaseModel)
+
+
+class SlotChoice(BaseModel):
+    """One place in the comparison, as ``pilot.json`` has it."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+    use: tuple[TrackName, ...]
+    track: TrackName | None
+    """Which track fills the place; ``null`` where the machine has none of them."""
+    reason: str
+    """Why this one, or why none."""
+
+
+class PilotFile(BaseModel):
+    """``pilot.json``: what the run folder is."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+    format: Literal[1]
+    job_digest: str
+    version: str
+    """Of twintrack, when the run began."""
+    slots: tuple[SlotChoice, ...]
 
 
 class _Inputs(BaseModel):
@@ -88,15 +121,7 @@ def read_manifest(folder: Path, fs: FileSystem) -> Manifest:
         RunFolderError: if it is none, was altered, or was made by another version.
         StorageError: if a file cannot be read.
     """
-    if not fs.exists(folder / "pilot.json"):
-        raise RunFolderError(
-            "a run folder, with pilot.json",
-            found="a folder without it" if fs.exists(folder) else "no such folder",
-            where=str(folder),
-            remedy="give the folder that 'twintrack pilot' made",
-        )
-    pilot = _read(folder / "pilot.json", PilotFile, fs)
-    job = _read(folder / "job.json", Job, fs)
+    pilot, job = read_pilot_file(folder, fs), read_job_file(folder, fs)
     if job_digest(job) != pilot.job_digest:
         raise RunFolderError(
             "the job that the run began with",
@@ -105,6 +130,33 @@ def read_manifest(folder: Path, fs: FileSystem) -> Manifest:
             remedy="put the file back, or start a new run",
         )
     return Manifest(job, _read(folder / "inputs.json", _Inputs, fs).base, pilot.slots)
+
+
+def read_pilot_file(folder: Path, fs: FileSystem) -> PilotFile:
+    """Read ``pilot.json``.
+
+    Raises:
+        RunFolderError: if the folder is no run folder, or one of another version.
+        StorageError: if the file cannot be read.
+    """
+    if not fs.exists(folder / "pilot.json"):
+        raise RunFolderError(
+            "a run folder, with pilot.json",
+            found="a folder without it" if fs.exists(folder) else "no such folder",
+            where=str(folder),
+            remedy="give the folder that 'twintrack pilot' made",
+        )
+    return _read(folder / "pilot.json", PilotFile, fs)
+
+
+def read_job_file(folder: Path, fs: FileSystem) -> Job:
+    """Read ``job.json``, the effective job.
+
+    Raises:
+        RunFolderError: if it is no job of this version.
+        StorageError: if the file cannot be read.
+    """
+    return _read(folder / "job.json", Job, fs)
 
 
 def _read(path: Path, model: type[M], fs: FileSystem) -> M:

@@ -9,13 +9,12 @@ import dataclasses
 from collections.abc import Sequence
 from itertools import combinations
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel
 
-from twintrack.errors import RunFolderError
 from twintrack.events import AnyEvent, read_events
-from twintrack.job.records import Job, TrackName
+from twintrack.pilot.manifest import read_job_file, read_pilot_file
 from twintrack.pilot.summary_checks import compare_runs, compare_tracks
 from twintrack.pilot.summary_failures import failures
 from twintrack.pilot.summary_figures import Ledger
@@ -25,52 +24,9 @@ from twintrack.pilot.summary_records import RunSummary, SlotSummary, Summary, Tr
 from twintrack.pilot.summary_run import slowdown, stall, summarise_run
 from twintrack.pilot.summary_start import cold_and_warm
 from twintrack.quantity import Quantity
-from twintrack.storage import FileSystem, inside, storage_errors, write_json_atomic
+from twintrack.storage import FileSystem, inside, write_json_atomic
 
-__all__ = ["PilotFile", "SlotChoice", "read_summary", "summary_json", "write_summary"]
-
-M = TypeVar("M", bound=BaseModel)
-
-
-class SlotChoice(BaseModel):
-    """One place in the comparison, as ``pilot.json`` has it."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
-
-    use: tuple[TrackName, ...]
-    track: TrackName | None
-    """Which track fills the place; ``null`` where the machine has none of them."""
-    reason: str
-    """Why this one, or why none."""
-
-
-class PilotFile(BaseModel):
-    """``pilot.json``: what the run folder is."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
-
-    format: Literal[1]
-    job_digest: str
-    version: str
-    """Of twintrack, when the run began."""
-    slots: tuple[SlotChoice, ...]
-
-
-def _read(fs: FileSystem, folder: Path, name: str, model: type[M]) -> M:
-    path = inside(folder, name)
-    with storage_errors(path, "read the run folder"):
-        data = fs.read_bytes(path)
-    try:
-        return model.model_validate_json(data)
-    except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        place = ".".join(str(part) for part in first["loc"])
-        raise RunFolderError(
-            f"a {name} of this version",
-            found=f"{first['msg']} {place}".strip(),
-            where=str(path),
-            remedy="report it with the version that wrote it",
-        ) from error
+__all__ = ["read_summary", "summary_json", "write_summary"]
 
 
 def read_summary(folder: Path, fs: FileSystem) -> Summary:
@@ -81,15 +37,7 @@ def read_summary(folder: Path, fs: FileSystem) -> Summary:
         EventError: if an events file holds a whole line that is not an event.
         StorageError: if a file cannot be read.
     """
-    if not fs.exists(folder / "pilot.json"):
-        raise RunFolderError(
-            "a run folder, with pilot.json",
-            found="none" if not fs.exists(folder) else "a folder without it",
-            where=str(folder),
-            remedy="give the folder that 'twintrack pilot' made",
-        )
-    pilot = _read(fs, folder, "pilot.json", PilotFile)
-    job = _read(fs, folder, "job.json", Job)
+    pilot, job = read_pilot_file(folder, fs), read_job_file(folder, fs)
     names = list(dict.fromkeys(slot.track for slot in pilot.slots if slot.track is not None))
     tracks = tuple(_track(folder, fs, name) for name in names)
     references = [track.reference for track in tracks if track.reference is not None]
