@@ -142,7 +142,7 @@ def test_update_is_adamw_with_clipping(opened: OpenTrack) -> None:
     """Three updates agree with ``torch.optim.AdamW`` and ``clip_grad_norm_`` to float32 rounding."""
     optimizer = Optimizer(learning_rate=1e-2, weight_decay=0.1, beta2=0.95, max_gradient_norm=0.5)
     setting = Setting(opened, optimizer)
-    update = opened.compile("update", setting.step.update, layers=setting.step.update_layers)
+    update = opened.compile("update", setting.step.update)
     state = {
         "master": {n: t.to(opened.device) for n, t in setting.master.items()},
         "moment1": {n: torch.zeros_like(t, device=opened.device) for n, t in setting.master.items()},

@@ -176,7 +176,7 @@ def open_session(
     programs = Programs(
         track.compile("gradients", step.gradients, layers=step.layers, key=key),
         track.compile("accumulate", step.accumulate, key=key),
-        track.compile("update", step.update, layers=step.update_layers, key=key),
+        track.compile("update", step.update, key=key),
         track.compile("evaluate", _in_evaluation(model, step.evaluate), layers=step.layers, key=key),
         track.compile("next_tokens", _in_evaluation(model, step.next_tokens), layers=step.layers, key=key),
     )

@@ -7,7 +7,6 @@ Weights are dicts by parameter name. Nothing is changed in place.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -17,7 +16,7 @@ from torch.func import functional_call
 from twintrack.job.records import Optimizer
 from twintrack.training.data.rows import IGNORED
 
-__all__ = ["AdamW", "Step", "segment_mask", "token_losses"]
+__all__ = ["Step", "segment_mask", "token_losses"]
 
 Tensors = dict[str, Tensor]
 
@@ -49,43 +48,26 @@ def token_losses(logits: Tensor, labels: Tensor) -> Tensor:
     return torch.where(kept, losses, torch.zeros_like(losses))
 
 
-class AdamW(nn.Module):
-    """One tensor's update by AdamW (arXiv 1711.05101), in float32. A module, so that capture sees it as a layer.
-
-    Args:
-        optimizer: constants.
-        decays: whether weight decay applies.
-    """
-
-    def __init__(self, optimizer: Optimizer, *, decays: bool) -> None:
-        super().__init__()
-        self.beta1, self.beta2 = optimizer.beta1, optimizer.beta2
-        self.epsilon = optimizer.epsilon
-        self.decays = decays
-
-    def forward(
-        self,
-        master: Tensor,
-        moment1: Tensor,
-        moment2: Tensor,
-        gradient: Tensor,
-        scalars: Mapping[str, Tensor],
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """New master weight and moments, all of the tensor's shape; ``scalars`` are float32 without axes."""
-        gradient = gradient * scalars["clip"]
-        moment1 = moment1 * self.beta1 + gradient * (1.0 - self.beta1)
-        moment2 = moment2 * self.beta2 + gradient * gradient * (1.0 - self.beta2)
-        scale = torch.sqrt(moment2) * scalars["second_correction"] + self.epsilon
-        if self.decays:
-            master = master * scalars["decay"]
-        return master - scalars["step_size"] * (moment1 / scale), moment1, moment2
+_STACKED_ELEMENTS = 1 << 20
+"""Tensors are updated together up to this size: for small ones a copy costs less than many operators."""
 
 
-class _SquaredSum(nn.Module):
-    """Sum of squares of a tensor, in float32."""
+def _equal_shapes(tensors: Tensors) -> list[list[str]]:
+    """Names in groups of one shape, none larger than the limit unless it is a single tensor; in a stable order."""
+    groups: list[list[str]] = []
+    open_groups: dict[torch.Size, list[str]] = {}
+    for name, tensor in tensors.items():
+        group = open_groups.get(tensor.shape)
+        if group is None or (len(group) + 1) * tensor.numel() > _STACKED_ELEMENTS:
+            group = open_groups[tensor.shape] = []
+            groups.append(group)
+        group.append(name)
+    return groups
 
-    def forward(self, x: Tensor) -> Tensor:
-        return (x * x).sum()
+
+def _stack(tensors: Tensors, names: list[str]) -> Tensor:
+    """Named tensors as one, ``[N, ...]``; a single one is not copied."""
+    return torch.stack([tensors[name] for name in names]) if len(names) > 1 else tensors[names[0]][None]
 
 
 class Step:
@@ -100,15 +82,11 @@ class Step:
     def __init__(self, model: nn.Module, optimizer: Optimizer, compute: torch.dtype) -> None:
         self.model = model
         self.compute = compute
+        self._optimizer = optimizer
         self._max_norm = optimizer.max_gradient_norm
-        self._decaying = AdamW(optimizer, decays=optimizer.weight_decay > 0.0)
-        self._steady = AdamW(optimizer, decays=False)
-        self._squared = _SquaredSum()
         lists = [m for m in model.modules() if isinstance(m, nn.ModuleList)]
         self.layers: tuple[nn.Module, ...] = tuple(layer for items in lists for layer in items)
         """Modules that repeat in the model."""
-        self.update_layers: tuple[nn.Module, ...] = (self._decaying, self._steady, self._squared)
-        """Modules that repeat in the update."""
 
     def gradients(self, weights: Tensors, frozen: Tensors, batch: Tensors, scale: Tensor) -> dict[str, Any]:
         """Loss and gradients of one micro-batch.
@@ -142,6 +120,7 @@ class Step:
     def update(self, state: dict[str, Tensors], gradients: Tensors, scalars: Tensors) -> dict[str, Any]:
         """AdamW on float32 master weights, after clipping to the global 2-norm.
 
+        Small tensors of one shape are updated together, which changes no bit of the update.
         Weight decay leaves out tensors with fewer than two axes (biases and norms), as is usual.
 
         Args:
@@ -152,20 +131,42 @@ class Step:
         Returns:
             ``state`` as given but new, ``weights`` in the compute type, ``norm`` of the gradients before clipping.
         """
-        squares = torch.stack([self._squared(grad) for grad in gradients.values()])
-        norm = torch.sqrt(squares.sum())
+        groups = _equal_shapes(state["master"])
+        stacked = [_stack(gradients, names) for names in groups]
+        norm = torch.sqrt(torch.stack([(x * x).sum() for x in stacked]).sum())
         clip = torch.ones_like(norm)
         if self._max_norm is not None:
             clip = torch.minimum(clip, self._max_norm / (norm + 1e-6))
-        scalars = {**scalars, "clip": clip}
         new: dict[str, Tensors] = {"master": {}, "moment1": {}, "moment2": {}}
-        for name, master in state["master"].items():
-            rule = self._decaying if master.dim() > 1 else self._steady
-            results = rule(master, state["moment1"][name], state["moment2"][name], gradients[name], scalars)
-            for kind, result in zip(new, results, strict=True):
-                new[kind][name] = result
-        weights = {name: master.to(self.compute) for name, master in new["master"].items()}
-        return {"state": new, "weights": weights, "norm": norm}
+        weights: Tensors = {}
+        for names, gradient in zip(groups, stacked, strict=True):
+            master, moment1, moment2 = (_stack(state[kind], names) for kind in new)
+            decays = state["master"][names[0]].dim() > 1
+            after = self._adamw(master, moment1, moment2, gradient * clip, scalars, decays=decays)
+            for kind, tensor in zip(new, after, strict=True):
+                new[kind].update(zip(names, tensor.unbind(), strict=True))
+            weights.update(zip(names, after[0].to(self.compute).unbind(), strict=True))
+        ordered = {kind: {name: found[name] for name in state["master"]} for kind, found in new.items()}
+        return {"state": ordered, "weights": {name: weights[name] for name in state["master"]}, "norm": norm}
+
+    def _adamw(
+        self,
+        master: Tensor,
+        moment1: Tensor,
+        moment2: Tensor,
+        gradient: Tensor,
+        scalars: Tensors,
+        *,
+        decays: bool,
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """AdamW (arXiv 1711.05101) in float32, element by element, on tensors of one shape stacked ``[N, ...]``."""
+        o = self._optimizer
+        moment1 = moment1 * o.beta1 + gradient * (1.0 - o.beta1)
+        moment2 = moment2 * o.beta2 + gradient * gradient * (1.0 - o.beta2)
+        scale = torch.sqrt(moment2) * scalars["second_correction"] + o.epsilon
+        if decays and o.weight_decay > 0.0:
+            master = master * scalars["decay"]
+        return master - scalars["step_size"] * (moment1 / scale), moment1, moment2
 
     def evaluate(self, weights: Tensors, frozen: Tensors, batch: Tensors) -> Tensor:
         """Loss per position, float32 ``[B, T]``."""
