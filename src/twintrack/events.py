@@ -22,6 +22,7 @@ __all__ = [
     "Answer",
     "AnyEvent",
     "CheckpointFailed",
+    "CheckpointPassedOver",
     "CheckpointRemoved",
     "CheckpointSaved",
     "CheckpointSnapshot",
@@ -221,11 +222,19 @@ class CheckpointSaved(Event):
 
 
 class CheckpointFailed(Event):
-    """A checkpoint could not be written, or was passed over because it is damaged; the run goes on."""
+    """A checkpoint could not be written; the run goes on."""
 
     kind: Literal["checkpoint_failed"] = "checkpoint_failed"
     step: int
     error: str
+
+
+class CheckpointPassedOver(Event):
+    """A checkpoint was found damaged or incomplete on resuming; an older one, or the start, is used instead."""
+
+    kind: Literal["checkpoint_passed_over"] = "checkpoint_passed_over"
+    step: int
+    reason: str
 
 
 class CheckpointRemoved(Event):
@@ -296,6 +305,7 @@ AnyEvent = Annotated[
     | CheckpointSnapshot
     | CheckpointSaved
     | CheckpointFailed
+    | CheckpointPassedOver
     | CheckpointRemoved
     | StopMade
     | Resumed
@@ -370,5 +380,5 @@ def read_events(path: Path) -> Iterator[AnyEvent]:
                 "an event of this version",
                 found=f"{first['msg']} {place}".strip(),
                 where=f"{path}:{number}",
-                remedy="report it with the version that wrote it",
+                remedy="put the file back as it was written, or use the version of twintrack that wrote it",
             ) from error

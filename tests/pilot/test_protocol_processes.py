@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from small_pilot import QuietDisplay, make_run, small_job, world, write_inputs
 
+from small_pilot import QuietDisplay, make_run, small_job, world, write_inputs
 from twintrack.clock import SystemClock
 from twintrack.errors import Interrupted, RunFailed, RunFolderError, UserError
 from twintrack.events import CompileDone, LegStarted, Resumed, RunDone, StopMade, read_events
@@ -178,6 +178,7 @@ def test_what_a_worker_finds_wrong_is_one_line_and_exit_code_2(
     assert done.stderr.strip().count("\n") == 0
     assert "broken.jsonl:1" in done.stderr
     assert "Traceback" not in done.stderr
+    assert not (tmp_path / "run").exists(), "a refused job leaves no run folder behind"
 
 
 def test_a_process_that_dies_unasked_fails_the_pilot_and_says_how_to_go_on(
@@ -245,3 +246,32 @@ def test_a_run_folder_that_exists_is_refused_and_named(
 
     with pytest.raises(RunFolderError, match=found):
         begin(load_job(job_file), root, FS)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (
+            {"tracks": [{"use": ["cpu"], "compute": "fp32"}, {"use": ["trn2"], "instance": "trn2.4xlarge"}]},
+            "trn2",
+        ),
+        (
+            {"tracks": [{"use": ["cpu"], "compute": "fp32"}, {"use": ["trn2"], "instance": "p5.48xlarge"}]},
+            "Trainium chips",
+        ),
+        ({"parallel": {"tensor": 2}}, "2 devices"),
+    ],
+)
+def test_what_a_later_track_cannot_do_is_refused_before_anything_is_done(
+    changes: dict[str, Any], message: str, tmp_path: Path, inputs: Path
+) -> None:
+    from twintrack.job.load import load_job
+    from twintrack.pilot.protocol import begin
+
+    job_file = inputs / "refused.toml"
+    job_file.write_text(job_toml(small_job(**changes)))
+
+    with pytest.raises(UserError, match=message):
+        begin(load_job(job_file), tmp_path / "run", FS)
+
+    assert not (tmp_path / "run").exists()

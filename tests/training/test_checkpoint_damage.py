@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from safetensors.torch import save
 
 from twintrack.errors import CheckpointError
-from twintrack.events import CheckpointFailed
+from twintrack.events import CheckpointPassedOver
 from twintrack.storage import LocalFileSystem, digest_bytes
 from twintrack.training.checkpoint import FileRecord, Manifest, Status, inspect, read_checkpoint, scan
 from twintrack.training.checkpoint.manifest import parse_manifest, render_manifest
@@ -229,13 +229,13 @@ def test_resuming_passes_over_damage_and_debris_and_tells(tmp_path):
     (tmp_path / "step-00000040" / "manifest.json").unlink()
     checkpointer = make_checkpointer(tmp_path, emit=events)
     assert checkpointer.latest() == 20
-    told = [(event.step, event.error) for event in events.of(CheckpointFailed)]
+    told = [(event.step, event.reason) for event in events.of(CheckpointPassedOver)]
     assert [step for step, _ in told] == [40, 30]
     assert "debris" in told[0][1]
     assert "SHA-256" in told[1][1]
     loaded = checkpointer.resume()
     assert_same_bits(loaded.state, make_state(20))
-    assert len(events.of(CheckpointFailed)) == 4
+    assert len(events.of(CheckpointPassedOver)) == 4
     checkpointer.finish()
 
 

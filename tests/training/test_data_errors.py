@@ -79,7 +79,7 @@ def test_missing_empty_and_unknown_files(tmp_path):
     (tmp_path / "d.txt").write_text("hello")
     refused(tmp_path, "records for the template 'chat'", name="d.txt")
     (tmp_path / "folder.jsonl").mkdir()
-    refused(tmp_path, "no such file", name="folder.jsonl")
+    refused(tmp_path, "found a folder", name="folder.jsonl")
 
 
 def test_bad_parquet(tmp_path):
@@ -145,3 +145,25 @@ def test_no_line_whatever_leads_to_anything_but_rows_or_one_error_line(tmp_path,
         assert run(tmp_path).train
     except TwintrackError as error:
         assert "\n" not in str(error)  # noqa: PT017 - either outcome is right
+
+
+@pytest.mark.parametrize(
+    ("line", "found"),
+    [
+        (
+            r'{"messages": [{"role": "user", "content": "a\ud800"}]}',
+            r"half a surrogate pair, \\ud800, at character 2",
+        ),
+        (r'{"messages": [{"role": "user", "content": "a"}], "slice": "\udfff"}', "half a surrogate pair"),
+        ('{"messages": [{"role": "user", "content": null}]}', "found null"),
+    ],
+)
+def test_text_that_no_file_can_hold_and_null_are_named_with_their_line(tmp_path, line, found):
+    from tiny_llama import tiny_tokenizer
+    from twintrack.job.records import Data
+    from twintrack.training.data import prepare
+
+    (tmp_path / "d.jsonl").write_text(line + "\n")
+    with pytest.raises(DataError, match=found) as caught:
+        prepare(Data(files=("d.jsonl",)), tmp_path, tiny_tokenizer(), seed=0, pad_id=0)
+    assert "d.jsonl:1" in str(caught.value)

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from twintrack.clock import Clock
+    from twintrack.job.load import LoadedJob
     from twintrack.pilot.protocol import Pilot
 
 __all__ = ["command"]
@@ -44,31 +45,38 @@ def command(job: Path | None, out: Path | None, resume: Path | None, cache: Path
         raise click.UsageError("give a job file, or --resume RUN")
     if resume is not None and out is not None:
         raise click.UsageError("--resume goes on in its own folder; leave --out away")
+    from twintrack.job.load import load_job
+
+    loaded = None if job is None else load_job(job)  # first: what is wrong with a job is said at once
     from rich.console import Console
 
     from twintrack.cli.progress import open_display
     from twintrack.clock import SystemClock
     from twintrack.compiler.cache import default_cache_root
-    from twintrack.pilot.protocol import Pilot
+    from twintrack.errors import UserError
+    from twintrack.pilot.protocol import Pilot, discard_unused
     from twintrack.storage import LocalFileSystem
 
     console = Console()
-    folder = resume or _begin(job or Path(), out, console)
+    folder = _begin(loaded, out, console) if loaded is not None else resume or Path()
     root = cache if cache is not None else default_cache_root(os.environ)
     with open_display(console) as display:
         clock = SystemClock()
         pilot = Pilot(folder, root, display, LocalFileSystem(), clock)
-        with _stopping_by_signal(pilot, clock):
-            pilot.run()
+        try:
+            with _stopping_by_signal(pilot, clock):
+                pilot.run()
+        except UserError:
+            if resume is None:
+                discard_unused(folder, LocalFileSystem())
+            raise
     sys.exit(_report(folder, console))
 
 
-def _begin(job: Path, out: Path | None, console: Console) -> Path:
-    from twintrack.job.load import load_job
+def _begin(loaded: LoadedJob, out: Path | None, console: Console) -> Path:
     from twintrack.pilot.protocol import begin, free_folder
     from twintrack.storage import LocalFileSystem
 
-    loaded = load_job(job)
     folder = out if out is not None else free_folder(Path("runs"), loaded.job.name)
     begin(loaded, folder, LocalFileSystem())
     console.print(f"run folder: {folder}", highlight=False, soft_wrap=True)

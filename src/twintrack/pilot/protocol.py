@@ -25,9 +25,9 @@ from twintrack.pilot.folders import RunKind, TrackRun
 from twintrack.pilot.manifest import read_manifest, write_manifest
 from twintrack.pilot.watch import Display, EventTail, Stage
 from twintrack.storage import FileLock, FileSystem, storage_errors
-from twintrack.tracks import choose
+from twintrack.tracks import TRACKS, Settings, choose
 
-__all__ = ["Pilot", "begin", "free_folder"]
+__all__ = ["Pilot", "begin", "discard_unused", "free_folder"]
 
 _POLL_SECONDS = 0.2
 _KILLED = -signal.SIGKILL
@@ -50,11 +50,12 @@ def free_folder(parent: Path, name: str) -> Path:
 
 
 def begin(loaded: LoadedJob, folder: Path, fs: FileSystem) -> None:
-    """Choose tracks and make the run folder.
+    """Choose tracks, check that each can do what the job asks of it, and make the run folder.
 
     Raises:
         RunFolderError: if the folder exists and is not empty.
-        TrackError: if a place of the job cannot be filled.
+        TrackError: if a place of the job cannot be filled, or its track cannot do what the job asks.
+        CatalogueError: if the job names an instance that the catalogue does not have.
         StorageError: if the folder cannot be made.
     """
     if fs.exists(folder) and fs.list(folder):
@@ -64,7 +65,29 @@ def begin(loaded: LoadedJob, folder: Path, fs: FileSystem) -> None:
             where=str(folder),
             remedy="choose another folder, or go on with 'twintrack pilot --resume'",
         )
-    write_manifest(folder, loaded.job, loaded.base, choose(loaded.job), fs)
+    choices = choose(loaded.job)
+    for choice in choices:
+        if choice.track is not None:
+            TRACKS[choice.track].check(Settings.of(loaded.job, choice.slot))
+    write_manifest(folder, loaded.job, loaded.base, choices, fs)
+
+
+def discard_unused(folder: Path, fs: FileSystem) -> bool:
+    """Remove a run folder in which no step was done, so that a refused job leaves nothing behind.
+
+    Returns:
+        Whether it was removed.
+
+    Raises:
+        StorageError: if the file system refuses.
+    """
+    manifest = read_manifest(folder, fs)
+    kinds: tuple[RunKind, ...] = ("reference", "interrupted")
+    if any(_last_step(TrackRun(folder, track, kind)) for track in manifest.tracks for kind in kinds):
+        return False
+    with storage_errors(folder, "remove the unused run folder"):
+        fs.remove(folder)
+    return True
 
 
 def _what_is_there(job: Job, folder: Path, fs: FileSystem) -> str:

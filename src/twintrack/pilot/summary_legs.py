@@ -9,6 +9,7 @@ from typing import Literal
 from twintrack.events import (
     AnyEvent,
     CheckpointFailed,
+    CheckpointPassedOver,
     CheckpointRemoved,
     CheckpointSaved,
     CheckpointSnapshot,
@@ -127,13 +128,20 @@ def checkpoints(events: Sequence[AnyEvent], ledger: Ledger) -> tuple[CheckpointS
                 index = _open(found, event.leg, event.step, ledger)
                 found[index] = replace(found[index], outcome="failed", detail=event.error)
             case CheckpointRemoved():
-                for index in reversed(range(len(found))):
-                    if found[index].step == event.step and not found[index].removed:
-                        found[index] = replace(found[index], removed=event.reason)
-                        break
+                _mark_latest(found, event.step, event.reason)
+            case CheckpointPassedOver():
+                _mark_latest(found, event.step, f"not used on resuming: {event.reason}")
             case _:
                 pass
     return tuple(found)
+
+
+def _mark_latest(found: list[CheckpointSummary], step: int, reason: str) -> None:
+    """Say what became of the newest checkpoint of a step."""
+    for index in reversed(range(len(found))):
+        if found[index].step == step and not found[index].removed:
+            found[index] = replace(found[index], removed=reason)
+            return
 
 
 def _attempt(

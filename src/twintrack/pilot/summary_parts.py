@@ -118,7 +118,7 @@ class CheckpointSummary:
     outcome: Literal["saved", "failed", "unfinished"]
     detail: str
     removed: str
-    """Why it was removed later; empty if it was not."""
+    """Why it was removed later, or found unusable; empty if it was neither."""
 
 
 @dataclass(frozen=True, slots=True)

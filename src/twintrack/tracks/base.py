@@ -165,8 +165,17 @@ class Track(Protocol):
         """Why this machine does not have it, in one line; ``None`` where it does."""
         ...
 
+    def check(self, settings: Settings) -> None:
+        """Refuse what it cannot do, before anything is done.
+
+        Raises:
+            TrackError: naming the setting.
+            CatalogueError: if the settings name something that the catalogue does not have.
+        """
+        ...
+
     def open(self, settings: Settings, services: Services) -> OpenTrack:
-        """Begin to use it.
+        """Begin to use it; settings are checked again.
 
         Raises:
             TrackError: if it cannot do what the settings ask.

@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 
 from twintrack.tracks.base import Services, Settings
-from twintrack.tracks.eager import EagerTrack, peak_resident_bytes
+from twintrack.tracks.eager import EagerTrack, check_eager, peak_resident_bytes
 
 __all__ = ["CpuTrack", "processor_facts"]
 
@@ -36,6 +36,14 @@ class CpuTrack:
     def absence(self) -> str | None:
         """Never absent."""
         return None
+
+    def check(self, settings: Settings) -> None:
+        """Refuse what it cannot do.
+
+        Raises:
+            TrackError: naming the setting.
+        """
+        check_eager(self.name, settings)
 
     def open(self, settings: Settings, services: Services) -> EagerTrack:
         """Begin to use it.

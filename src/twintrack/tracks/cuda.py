@@ -7,7 +7,7 @@ import os
 import torch
 
 from twintrack.tracks.base import Services, Settings
-from twintrack.tracks.eager import EagerTrack
+from twintrack.tracks.eager import EagerTrack, check_eager
 
 __all__ = ["CudaTrack"]
 
@@ -22,6 +22,14 @@ class CudaTrack:
         if torch.version.cuda is None:
             return "cuda: this PyTorch is built without CUDA"
         return None if torch.cuda.is_available() else "cuda: no CUDA device is visible"
+
+    def check(self, settings: Settings) -> None:
+        """Refuse what it cannot do.
+
+        Raises:
+            TrackError: naming the setting.
+        """
+        check_eager(self.name, settings)
 
     def open(self, settings: Settings, services: Services) -> EagerTrack:
         """Begin to use the first visible GPU.

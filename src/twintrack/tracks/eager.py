@@ -15,7 +15,7 @@ from torch import nn
 from twintrack.errors import TrackError
 from twintrack.tracks.base import NumberRules, Settings, refuse_plan
 
-__all__ = ["EagerTrack", "peak_resident_bytes", "refuse_rounding"]
+__all__ = ["EagerTrack", "check_eager", "peak_resident_bytes"]
 
 
 def peak_resident_bytes() -> int:
@@ -29,6 +29,16 @@ def peak_resident_bytes() -> int:
         return int(mark[1]) * 1024
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else peak * 1024
+
+
+def check_eager(name: str, settings: Settings) -> None:
+    """Refuse what no eager track can do: a plan for several devices, and a rounding of ``trn2``.
+
+    Raises:
+        TrackError: naming the setting.
+    """
+    refuse_plan(name, settings)
+    refuse_rounding(name, settings)
 
 
 def refuse_rounding(name: str, settings: Settings) -> None:
@@ -60,8 +70,7 @@ class EagerTrack:
         peak_memory: Callable[[], tuple[int, str]],
         facts: Mapping[str, str],
     ) -> None:
-        refuse_plan(name, settings)
-        refuse_rounding(name, settings)
+        check_eager(name, settings)
         self.name = name
         self.device = device
         self.rules = NumberRules(

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from twintrack.tracks.base import Services, Settings
-from twintrack.tracks.eager import EagerTrack, peak_resident_bytes
+from twintrack.tracks.eager import EagerTrack, check_eager, peak_resident_bytes
 
 __all__ = ["NeuronTrack"]
 
@@ -38,6 +38,14 @@ class NeuronTrack:
         if module is None or not module.is_available():
             return "neuron: TorchNeuron finds no Trainium device"
         return None
+
+    def check(self, settings: Settings) -> None:
+        """Refuse what it cannot do.
+
+        Raises:
+            TrackError: naming the setting.
+        """
+        check_eager(self.name, settings)
 
     def open(self, settings: Settings, services: Services) -> EagerTrack:
         """Begin to use the first NeuronCore.

@@ -93,6 +93,16 @@ class Trn2Track:
         """Never absent."""
         return None
 
+    def check(self, settings: Settings) -> None:
+        """Refuse what it cannot do.
+
+        Raises:
+            TrackError: for a plan of several devices, or an instance without Trainium chips.
+            CatalogueError: if the instance is unknown.
+        """
+        refuse_plan(self.name, settings)
+        limits_of(settings)
+
     def open(self, settings: Settings, services: Services) -> SoftwareTrainium:
         """Begin to use it.
 
@@ -101,7 +111,7 @@ class Trn2Track:
             CatalogueError: if the instance is unknown.
             CacheError: if the compile cache cannot be used.
         """
-        refuse_plan(self.name, settings)
+        self.check(settings)
         return SoftwareTrainium(settings, services, rounding_of(settings))
 
 

@@ -9,7 +9,14 @@ from types import TracebackType
 
 from twintrack.clock import Clock
 from twintrack.errors import CheckpointError, RunFolderError, TwintrackError, UserError
-from twintrack.events import CheckpointFailed, CheckpointRemoved, CheckpointSaved, CheckpointSnapshot, Event
+from twintrack.events import (
+    CheckpointFailed,
+    CheckpointPassedOver,
+    CheckpointRemoved,
+    CheckpointSaved,
+    CheckpointSnapshot,
+    Event,
+)
 from twintrack.job.records import CheckpointPolicy
 from twintrack.storage import FileLock, FileSystem, storage_errors
 from twintrack.training.checkpoint.format import SHARD_BYTES
@@ -165,7 +172,7 @@ class Checkpointer:
     def latest(self) -> int | None:
         """The newest step whose checkpoint is verified by all its digests; ``None`` where there is none.
 
-        Newer ones that do not count are passed over, each with a ``CheckpointFailed`` event that says why.
+        Newer ones that do not count are passed over, each with a ``CheckpointPassedOver`` event that says why.
 
         Raises:
             CheckpointError: if it meets a checkpoint of another job.
@@ -254,7 +261,7 @@ class Checkpointer:
         if foreign:
             raise problem
         self._verified.discard(step)
-        self._emit(CheckpointFailed(step=step, error=f"passed over: {problem}"))
+        self._emit(CheckpointPassedOver(step=step, reason=str(problem)))
 
     def __enter__(self) -> Checkpointer:
         return self

@@ -119,9 +119,11 @@ def _no_such_file(path: Path) -> DataError:
     hint = nearest(path.name, beside)
     return DataError(
         "a data file",
-        found="no such file",
+        found="a folder" if path.is_dir() else "no such file",
         where=str(path),
-        remedy=hint or "check the path, which is relative to the job file",
+        remedy="name the files in it"
+        if path.is_dir()
+        else hint or "check the path, which is relative to the job file",
     )
 
 
@@ -232,6 +234,8 @@ def _check(record: Mapping[str, Any], form: _Form, sample_id: str, where: str) -
     name = record.get(form.slice_field)
     if name is not None and not (isinstance(name, str) and name):
         raise _mistyped(form.slice_field, "a non-empty string", name, where)
+    if name is not None:
+        _require_utf8(name, form.slice_field, where)
     slice_name = name or DEFAULT_SLICE
     if form.template == "chat":
         return Sample(sample_id, where, slice_name, messages=_messages(record, where))
@@ -258,12 +262,12 @@ def _messages(record: Mapping[str, Any], where: str) -> tuple[Message, ...]:
                 where=place,
                 remedy="remove the key; this version has no tool calls",
             )
-        role = _string(known, "role", place)
+        role = _string(turn, "role", place)
         if role not in ROLES:
             raise DataError(
                 f"a role out of {', '.join(ROLES)}", found=repr(role), where=place, remedy="mend the role"
             )
-        messages.append(Message(role, _string(known, "content", place, empty=True)))
+        messages.append(Message(role, _string(turn, "content", place, empty=True)))
     return tuple(messages)
 
 
@@ -273,14 +277,28 @@ def _string(record: Mapping[str, Any], field: str, where: str, *, empty: bool = 
         raise _mistyped(field, "a string", value, where)
     if not value and not empty:
         raise _mistyped(field, "a non-empty string", value, where)
+    _require_utf8(value, field, where)
     return value
+
+
+def _require_utf8(value: str, field: str, where: str) -> None:
+    """JSON can escape half a surrogate pair, which no file or tokenizer can hold."""
+    try:
+        value.encode()
+    except UnicodeEncodeError as error:
+        raise DataError(
+            f"{field} to be text that UTF-8 can hold",
+            found=f"half a surrogate pair, \\u{ord(value[error.start]):04x}, at character {error.start + 1}",
+            where=where,
+            remedy="mend the escape in the sample",
+        ) from error
 
 
 def _field(record: Mapping[str, Any], field: str, where: str) -> Any:
     if record.get(field) is None:
         raise DataError(
             f"the field '{field}'",
-            found=f"fields {', '.join(sorted(record)) or 'none'}",
+            found="null" if field in record else f"fields {', '.join(sorted(record)) or 'none'}",
             where=where,
             remedy="add or rename the field, or choose the template that the file has",
         )
