@@ -176,8 +176,9 @@ import signal, sys, types, click
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job starts with it ignored
 @click.command()
 def command():
-    print("ready", flush=True)
-    try: signal.pause()
+    try:
+        print("ready", flush=True)  # inside, for the signal may come before the next line
+        signal.pause()
     finally: print("cleaned up")
 sys.modules["twintrack.cli.init"] = types.SimpleNamespace(command=command)
 sys.argv = ["twintrack", "init"]

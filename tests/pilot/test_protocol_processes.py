@@ -73,10 +73,11 @@ def test_three_kills_at_random_steps_and_one_in_a_write_change_no_bit(
     events = list(read_events(run.events))
     assert [e.stop for e in events if isinstance(e, StopMade)] == ["kill", "kill", "kill", "kill-in-write"]
     assert len([e for e in events if isinstance(e, LegStarted)]) == 5
-    assert [e.step for e in events if isinstance(e, Resumed)] == [
-        *(step // 2 * 2 - (step % 2 == 0) * 2 for step in steps),
-        8,
-    ]
+    resumed = [e.step for e in events if isinstance(e, Resumed)]
+    newest = [*((step - 1) // 2 * 2 for step in steps), 8]
+    assert all(at % 2 == 0 and at <= most for at, most in zip(resumed, newest, strict=True)), (
+        "a checkpoint begun in the background may not be complete when the kill comes, but nothing newer can be"
+    )
     reference = TrackRun(root, track, "reference")
     name = "adapter_model.safetensors"
     assert (run.final / name).read_bytes() == (reference.final / name).read_bytes()

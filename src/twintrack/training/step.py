@@ -102,8 +102,9 @@ class Step:
         """
         leaves = {name: weight.detach().requires_grad_(True) for name, weight in weights.items()}
         with torch.enable_grad():
-            logits = self._logits({**frozen, **leaves}, batch)
-            loss = token_losses(logits, batch["labels"]).sum() * scale
+            # logits get no name here: they are the largest tensor, and nobody needs them in the backward pass
+            losses = token_losses(self._logits({**frozen, **leaves}, batch), batch["labels"])
+            loss = losses.sum() * scale
             found = torch.autograd.grad(loss, list(leaves.values()))
         return {
             "loss": loss.detach(),
