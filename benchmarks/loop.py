@@ -31,7 +31,7 @@ from twintrack.training.data import PreparedData, prepare
 from twintrack.training.model import LoadedModel, load_model
 
 SPEED_LIMIT, MEMORY_LIMIT = 1.0, 1.05
-PAIRS, STEPS = 2, 6
+PAIRS, STEPS = 5, 7
 
 
 def the_job() -> tuple[Job, Path]:
