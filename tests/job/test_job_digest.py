@@ -44,6 +44,7 @@ _CHANGES: list[tuple[str, Any, str, bool]] = [
     ("data.packing", False, "data", True),
     ("data.sequence_length", 64, "data", True),
     ("data.too_long", "split", "data", True),
+    ("data.padding", "longest", "data", True),
     ("lora.targets", ["v_proj"], "adapters", True),
     ("lora.rank", 4, "adapters", True),
     ("lora.alpha", 8.0, "adapters", True),
@@ -75,6 +76,27 @@ _CHANGES: list[tuple[str, Any, str, bool]] = [
     ("parallel.data", 2, "parallel", True),
     ("parallel.tensor", 2, "parallel", True),
     ("parallel.pipeline", 2, "parallel", True),
+    ("costs.region", "us-east-2", "costs", False),
+    ("costs.model", "spot", "costs", False),
+    ("costs.prices", ["prices.toml"], "costs", False),
+    ("costs.currency", "EUR", "costs", False),
+    ("costs.oldest_price_days", 30, "costs", False),
+    ("costs.reserved_hours", 24.0, "costs", False),
+    ("costs.operating_hours", 4.0, "costs", False),
+    ("costs.keep_days", 7, "costs", False),
+    ("decision.model_changes", "weekly", "decision", False),
+    ("decision.custom_operators", "few", "decision", False),
+    ("decision.cycle_days", 30.0, "decision", False),
+    ("decision.team_experience", "shipped", "decision", False),
+    ("decision.fallback", "rehearsed", "decision", False),
+    ("decision.fallback_plan", "Go back.", "decision", False),
+    ("decision.quality_criteria", "As good.", "decision", False),
+    ("decision.cheaper_by", 0.1, "decision", False),
+    ("responsibility.code", "team", "decision", False),
+    ("responsibility.compilation", "team", "decision", False),
+    ("responsibility.cache", "team", "decision", False),
+    ("responsibility.image", "team", "decision", False),
+    ("responsibility.conversion", "team", "decision", False),
     ("tracks[0].use", ["cuda"], "tracks", False),
     ("tracks[0].if_absent", "skip", "tracks", False),
     ("tracks[0].compute", "fp32", "tracks", False),
@@ -148,3 +170,11 @@ def test_a_job_keeps_its_identities_through_json(job):
 
     assert again == job
     assert (job_digest(again), training_digest(again)) == (job_digest(job), training_digest(job))
+
+
+def test_keys_added_after_the_first_format_leave_the_digests_of_earlier_jobs_as_they_were():
+    """The digests of this job as version 0.1.0 of the first format computed them."""
+    job = _base()
+
+    assert job_digest(job) == "3b99b5f2aa8abdbcdccb8f43ee4e4f632d17db67ebc43520381119b1cf538246"
+    assert training_digest(job) == "831a1dbd1f0c7615e1b86835c7d11263bb43ff2afdeaf0605538043c6677febe"

@@ -10,8 +10,8 @@ Three identities, from the widest to the narrowest:
   every job with the same training digest, on the same track and in the same compute type.
 
 Files that the job names are not read here: their content has its own digest, taken where they are read.
-Digests are of effective values, so writing a default out changes nothing; a new key in a later version of
-twintrack changes them all.
+Digests are of effective values, so writing a default out changes nothing. A key that a later version added is left
+out while it has its default, so that runs and checkpoints of earlier versions keep their digests.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from twintrack.job.records import Job
+from twintrack.job.records import Costs, Data, Decision, Job, Responsibility
 from twintrack.storage import digest_json
 
-__all__ = ["comparable_parts", "differing_parts", "job_digest", "training_digest"]
+__all__ = ["comparable_parts", "data_values", "differing_parts", "job_digest", "training_digest"]
 
 _FORMAT = "twintrack job 1"
 
@@ -46,21 +46,43 @@ _PART_OF = {
     "tolerances": "tolerances",
     "parallel": "parallel",  # the order in which devices' sums are added decides bits
     "tracks": "tracks",
+    "costs": "costs",
+    "decision": "decision",
+    "responsibility": "decision",
 }
+
+_ADDED: Mapping[str, Any] = {
+    "data.padding": "full",
+    "costs": Costs().model_dump(mode="json"),
+    "decision": Decision().model_dump(mode="json"),
+    "responsibility": Responsibility().model_dump(mode="json"),
+}
+"""Keys that came after the first format, and the values at which they are left out."""
 
 _TRAINING_PARTS = ("adapters", "data", "model", "parallel", "training")
 
 
 def job_digest(job: Job) -> str:
     """SHA-256 of every effective value of the job, in hexadecimal."""
-    return digest_json({"format": _FORMAT, "job": job.model_dump(mode="json")})
+    values = job.model_dump(mode="json") | {"data": data_values(job.data)}
+    return digest_json({"format": _FORMAT, "job": _without_added("", values)})
+
+
+def data_values(data: Data) -> dict[str, Any]:
+    """The values of a data record that count in digests."""
+    return _without_added("data.", data.model_dump(mode="json"))
+
+
+def _without_added(prefix: str, values: Mapping[str, Any]) -> dict[str, Any]:
+    absent = object()
+    return {key: value for key, value in values.items() if _ADDED.get(f"{prefix}{key}", absent) != value}
 
 
 def comparable_parts(job: Job) -> dict[str, str]:
     """A digest per named part, sorted by name.
 
-    The parts: adapters, checkpoint, data, evaluation, model, name, parallel, stops, tolerances, tracks,
-    training. Every field of the job belongs to exactly one.
+    The parts: adapters, checkpoint, costs, data, decision, evaluation, model, name, parallel, stops, tolerances,
+    tracks, training. Every field of the job belongs to exactly one.
     """
     return {part: digest_json(values) for part, values in sorted(_parts(job).items())}
 
@@ -87,7 +109,8 @@ def _parts(job: Job) -> dict[str, dict[str, Any]]:
     for name, value in job:
         fields = [(f"{name}.{key}", inner) for key, inner in value] if isinstance(value, BaseModel) else []
         for path, inner in fields or [(name, value)]:
-            parts[_PART_OF.get(path, _PART_OF[name])][path] = _plain(inner)
+            if path not in _ADDED or _plain(inner) != _ADDED[path]:
+                parts[_PART_OF.get(path, _PART_OF[name])][path] = _plain(inner)
     return parts
 
 

@@ -21,7 +21,9 @@ __all__ = [
     "PRINTABLE_PATTERN",
     "Batch",
     "CheckpointPolicy",
+    "Costs",
     "Data",
+    "Decision",
     "Evaluation",
     "Job",
     "Lora",
@@ -29,6 +31,7 @@ __all__ = [
     "Optimizer",
     "Parallel",
     "Precision",
+    "Responsibility",
     "Schedule",
     "Stop",
     "StopCriteria",
@@ -50,6 +53,8 @@ Name = Annotated[str, Field(min_length=1, max_length=100, pattern=PRINTABLE_PATT
 FileName = Annotated[str, Field(min_length=1, max_length=4096, pattern=PRINTABLE_PATTERN)]
 GradientNorm = Annotated[float, Field(gt=0.0, le=1e12)]
 Prompt = Annotated[str, Field(min_length=1, max_length=10_000)]
+Text = Annotated[str, Field(min_length=1, max_length=10_000)]
+Hours = Annotated[float, Field(ge=0.0, le=1e7), Unsigned]
 
 
 def _whole(value: object) -> object:
@@ -104,7 +109,10 @@ class Data(_Record):
     packing: bool = True
     """Fill each row with several samples, kept apart in attention and positions; else one sample a row."""
     sequence_length: Annotated[int, Field(ge=8, le=1_048_576)] = 512
-    """Tokens per row; every row is padded to it."""
+    """Tokens per row, at most."""
+    padding: Literal["full", "longest"] = "full"
+    """``full``: every row is padded to ``sequence_length``, so that one program serves all; ``longest``: a
+    micro-batch is padded to its longest row, and every new length is another program on a compiled track."""
     too_long: Literal["error", "truncate", "split"] = "error"
     """What happens to a sample longer than a row; truncated and split samples are counted."""
 
@@ -257,6 +265,72 @@ class Parallel(_Record):
         return self.data * self.tensor * self.pipeline
 
 
+class Costs(_Record):
+    """What turns time and bytes into money; prices themselves are dated inputs in files, never here."""
+
+    region: Annotated[Name | None, Field(examples=["us-east-2"])] = None
+    """AWS region whose prices hold; without it the catalogue's prices are not used."""
+    model: Literal["capacity_block", "on_demand", "spot", "reserved_3y"] = "capacity_block"
+    """How machines are bought."""
+    prices: tuple[FileName, ...] = ()
+    """Price files, relative to the job file; they come before the catalogue."""
+    currency: Annotated[str, Field(pattern=r"^[A-Z]{3}$")] = "USD"
+    """Currency of the ledger; a price in another one needs a dated rate in a price file."""
+    oldest_price_days: Annotated[int, Field(ge=1, le=36_500)] = 365
+    """A price observed longer ago is shown, and decides nothing."""
+    reserved_hours: Annotated[Hours | None, Field(examples=[24.0])] = None
+    """Hours for which the machines of one track are paid, used or not; without it only hours used are counted."""
+    operating_hours: Annotated[Hours | None, Field(examples=[4.0])] = None
+    """Hours of people that one run of a track takes; without it operating time is unknown."""
+    keep_days: Annotated[int, Field(ge=0, le=36_500)] = 30
+    """Days for which compile cache and checkpoints are kept."""
+
+
+class Decision(_Record):
+    """Answers that no run can measure, for the decision and the dossier."""
+
+    model_changes: Annotated[
+        Literal["never", "yearly", "quarterly", "monthly", "weekly"] | None, Field(examples=["quarterly"])
+    ] = None
+    """How often the model's code, shapes or graph change."""
+    custom_operators: Annotated[Literal["none", "few", "many"] | None, Field(examples=["none"])] = None
+    """Operators of the team's own that the model needs."""
+    cycle_days: Annotated[Annotated[float, Field(gt=0.0, le=36_500.0)] | None, Field(examples=[90.0])] = None
+    """Days for which one set-up is used before it changes."""
+    team_experience: Annotated[Literal["none", "trained", "shipped"] | None, Field(examples=["trained"])] = (
+        None
+    )
+    """Experience of the team with Trainium: none, trained on it, shipped with it."""
+    fallback: Annotated[Literal["none", "written", "rehearsed"] | None, Field(examples=["written"])] = None
+    """Plan for going back to the other track."""
+    fallback_plan: Annotated[
+        Text | None,
+        Field(examples=["The GPU job file and its last checkpoint are kept; a restore was rehearsed."]),
+    ] = None
+    """The plan in words."""
+    quality_criteria: Annotated[
+        Text | None, Field(examples=["Held-out loss no more than 2 % above the GPU run, in every slice."])
+    ] = None
+    """What a result must do to be accepted, in words, beside ``[tolerances]``."""
+    cheaper_by: Fraction = 0.0
+    """Least share by which Trainium must be cheaper to be chosen."""
+
+
+class Responsibility(_Record):
+    """Who answers for what; names of people or teams."""
+
+    code: Annotated[Name | None, Field(examples=["modelling team"])] = None
+    """Model and training code."""
+    compilation: Annotated[Name | None, Field(examples=["platform team"])] = None
+    """Compiler versions, flags, recompiles."""
+    cache: Annotated[Name | None, Field(examples=["platform team"])] = None
+    """Compile cache: place, size, retention."""
+    image: Annotated[Name | None, Field(examples=["platform team"])] = None
+    """Container image and its versions."""
+    conversion: Annotated[Name | None, Field(examples=["modelling team"])] = None
+    """Checkpoint conversion and the way back."""
+
+
 class Job(_Record):
     """One fine-tuning job."""
 
@@ -290,6 +364,12 @@ class Job(_Record):
     """How far two tracks may differ."""
     parallel: Parallel = Parallel()
     """Degrees of the parallel plan; a plan that the chosen track cannot execute is refused at run."""
+    costs: Costs = Costs()
+    """What turns time and bytes into money."""
+    decision: Decision = Decision()
+    """Answers that no run can measure."""
+    responsibility: Responsibility = Responsibility()
+    """Who answers for what."""
     tracks: Annotated[tuple[TrackSlot, ...], Field(min_length=1)]
     """Places in the comparison, each filled by one track."""
 

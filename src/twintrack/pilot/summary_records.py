@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 from twintrack.job.records import Job
 from twintrack.pilot.summary_parts import (
@@ -28,6 +29,7 @@ from twintrack.quantity import Quantity
 __all__ = [
     "Comparison",
     "Failure",
+    "FailureKind",
     "ResumeCheck",
     "RunSummary",
     "SlotSummary",
@@ -125,12 +127,38 @@ class Comparison:
     """Whether both saw the same samples in every step."""
 
 
+FailureKind = Literal[
+    "inputs",
+    "steps",
+    "data",
+    "adapter",
+    "training",
+    "schedule",
+    "resume",
+    "checkpoint",
+    "rules",
+    "quality",
+    "evaluation",
+    "stops",
+    "log",
+]
+"""What kind of thing failed; the decision's stop signs are raised by kind.
+
+``inputs``: not the same job, data or weights; ``steps``: fewer or other steps than asked; ``data``: samples left out or
+seen too often; ``adapter``: trained and never applied; ``training``: nothing learned, or not finite; ``schedule``: a
+learning rate that the job does not have there; ``resume``: not the run that was never stopped; ``rules``: outside the
+track's number rules; ``quality``: losses apart; ``evaluation``: evaluations or answers missing; ``log``: an imported
+log with holes.
+"""
+
+
 @dataclass(frozen=True, slots=True)
 class Failure:
     """Something that had to hold and did not."""
 
     where: str
     what: str
+    kind: FailureKind
 
 
 @dataclass(frozen=True, slots=True)

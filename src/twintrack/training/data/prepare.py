@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from twintrack.errors import DataError
+from twintrack.job.digest import data_values
 from twintrack.job.records import Data
 from twintrack.storage import canonical_json, digest_file, digest_json
 from twintrack.training.data.encode import Encoded, Encoder
@@ -58,7 +59,7 @@ def prepare(data: Data, base: Path, tokenizer: Any, *, seed: int, pad_id: int) -
         loss_tokens=sum(row.loss_tokens for row in rows),
     )
     identity = {
-        "data": data.model_dump(mode="json"),
+        "data": data_values(data),
         "files": [digest_file(base / name) for name in (*data.files, *data.evaluation_files)],
         "seed": seed,
         "tokenizer": tokenizer_digest(tokenizer),

@@ -1,0 +1,1 @@
+"""Two runs of one job against each other."""

@@ -1,0 +1,1 @@
+"""Checkpoints to other programs' layouts and back, with proof."""

@@ -1,0 +1,1 @@
+"""Runs made elsewhere, brought in as events."""

@@ -1,0 +1,1 @@
+"""What runs cost: lines, prices, provenance, errors."""

@@ -1,0 +1,1 @@
+"""What a job will need, before anything is reserved."""
