@@ -1,0 +1,72 @@
+"""Layouts of checkpoints as pure functions of named tensors: names, rotary order, shards, optimizer state."""
+
+from twintrack.pilot.convert.layouts.files import SHARDS, ShardedCheckpoint, read_shards, write_shards
+from twintrack.pilot.convert.layouts.geometry import Geometry, Place, place_of
+from twintrack.pilot.convert.layouts.names import (
+    KeyProblem,
+    check_keys,
+    drop_tied_head,
+    expected_keys,
+    expected_names,
+    from_peft,
+    hub_key,
+    key_problems,
+    own_name,
+    peft_key,
+    to_hub,
+    to_peft,
+    with_groups,
+)
+from twintrack.pilot.convert.layouts.optimizer import (
+    OPTIMIZER,
+    OptimizerState,
+    adamw_state_dict,
+    from_adamw,
+    optimizer_bytes,
+    plain_adamw,
+    read_optimizer,
+    restore_adamw,
+)
+from twintrack.pilot.convert.layouts.rotary import Rotary, permute_rotary, permute_rows, rotary_rows
+from twintrack.pilot.convert.layouts.shards import Layout, Shard, Shards, join, shard_shapes, split
+
+__all__ = [
+    "OPTIMIZER",
+    "SHARDS",
+    "Geometry",
+    "KeyProblem",
+    "Layout",
+    "OptimizerState",
+    "Place",
+    "Rotary",
+    "Shard",
+    "ShardedCheckpoint",
+    "Shards",
+    "adamw_state_dict",
+    "check_keys",
+    "drop_tied_head",
+    "expected_keys",
+    "expected_names",
+    "from_adamw",
+    "from_peft",
+    "hub_key",
+    "join",
+    "key_problems",
+    "optimizer_bytes",
+    "own_name",
+    "peft_key",
+    "permute_rotary",
+    "permute_rows",
+    "place_of",
+    "plain_adamw",
+    "read_optimizer",
+    "read_shards",
+    "restore_adamw",
+    "rotary_rows",
+    "shard_shapes",
+    "split",
+    "to_hub",
+    "to_peft",
+    "with_groups",
+    "write_shards",
+]
