@@ -22,6 +22,7 @@ from twintrack.report.records import (
     Table,
     TextRow,
     Timeline,
+    Waterfall,
 )
 
 
@@ -56,6 +57,9 @@ def page_of(text: str) -> Page:
                         note=text,
                     ),
                     BarChart(text, text, (text, "b"), (BarSeries(text, (figure, None)),), note=text),
+                    Waterfall(
+                        text, "USD", (text, text), (figure, figure), figure, total_name=text, note=text
+                    ),
                     StackedBars(text, "s", (text,), (BarSeries(text, (figure,)),), (figure,), note=text),
                     Timeline(
                         text,

@@ -29,7 +29,7 @@ HOSTILE = (
 def test_a_page_has_every_component_and_reads_as_it_was_written():
     read = read_page(render_page(page_of("plain words")))
 
-    assert len(read.charts) == 4
+    assert len(read.charts) == 5
     assert "12.50 ms" in read.prose
     assert "plain words" in read.prose
     assert "no text" in read.prose

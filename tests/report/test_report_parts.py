@@ -25,6 +25,7 @@ from twintrack.report.records import (
     Status,
     Table,
     TextRow,
+    Waterfall,
 )
 from twintrack.report.terminal import kinds_line, plain_text, terminal_table
 
@@ -193,3 +194,32 @@ def test_a_terminal_table_marks_kinds_and_takes_no_markup_or_control_signs():
 
 def test_a_status_is_told_by_a_sign():
     assert "✕ no" in printed(terminal_table(Table("t", (Column("a"),), ((Status("no", "bad"),),))))
+
+
+def test_a_waterfall_begins_each_step_where_the_one_before_ended_and_shows_every_error():
+    with_error = measured(3.0, "USD").within(Error(0.5, 1.0, "spread"))
+    unknown = Quantity.unknown("USD", "no price")
+    chart = Waterfall("t", "USD", ("a", "b", "c"), (measured(2.0, "USD"), unknown, with_error), with_error)
+
+    bar = chart_figure(chart)["data"][0]
+
+    assert bar["base"] == [0.0, 2.0, 2.0, 0.0]
+    assert bar["x"] == [2.0, None, 3.0, 3.0]
+    assert bar["error_x"]["arrayminus"] == [0.0, 0.0, 1.5, 1.5]
+    assert bar["error_x"]["array"] == [0.0, 0.0, 3.0, 3.0]
+    assert any("unknown" in note and "b" in note for note in chart_notes(chart))
+    table = chart_table(chart)
+    assert table is not None
+    assert [row[0] for row in table.rows] == ["a", "b", "c", "total"]
+
+
+def test_a_waterfall_has_a_value_for_each_step():
+    with pytest.raises(ValueError, match="1 values for 2 steps"):
+        Waterfall("t", "USD", ("a", "b"), (measured(1.0, "USD"),), measured(1.0, "USD"))
+
+
+def test_a_figure_is_written_with_its_error():
+    assert (
+        quantity_text(measured(20.0, "USD").within(Error(0.1, 0.25, "spread"))) == "20.00 USD (−10 % +25 %)"
+    )
+    assert quantity_text(measured(20.0, "USD").within(Error(0.1, 0.1, "spread"))) == "20.00 USD (±10 %)"

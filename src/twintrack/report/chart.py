@@ -10,6 +10,7 @@ import html
 from collections.abc import Sequence
 from typing import Any
 
+from twintrack.quantity import Quantity
 from twintrack.report.format import quantity_text
 from twintrack.report.records import (
     BarChart,
@@ -19,6 +20,7 @@ from twintrack.report.records import (
     Series,
     StackedBars,
     Timeline,
+    Waterfall,
 )
 
 __all__ = ["chart_figure"]
@@ -56,6 +58,8 @@ def chart_figure(chart: Chart) -> Figure:
             return figure
         case Timeline():
             return _timeline(chart)
+        case Waterfall():
+            return _waterfall(chart)
 
 
 def _drawable(series: Series, log: bool) -> list[float | None]:
@@ -237,3 +241,53 @@ def _timeline(chart: Timeline) -> Figure:
         "hovermode": "closest",
     }
     return {"data": data, "layout": layout}
+
+
+def _waterfall(chart: Waterfall) -> Figure:
+    """Floating bars with error bars; the total stands last, from zero."""
+    values = (*chart.values, chart.total)
+    names = (*chart.steps, chart.total_name)
+    bases, reached = [], 0.0
+    for value in chart.values:
+        bases.append(reached)
+        reached += float(value.value or 0.0)
+    bar: Figure = {
+        "type": "bar",
+        "orientation": "h",
+        "name": _plain(chart.title),
+        "base": [*bases, 0.0],
+        "x": [value.value for value in values],
+        "y": list(range(len(values))),
+        "text": [_plain(quantity_text(value)) for value in values],
+        "textposition": "outside",
+        "cliponaxis": False,
+        "customdata": [_plain(name) for name in names],
+        "meta": {"slot": chart.slot, "gap": False},
+        "hovertemplate": "%{customdata}: %{text}<extra></extra>",
+        "error_x": {
+            "type": "data",
+            "symmetric": False,
+            "array": [_reach(value)[1] for value in values],
+            "arrayminus": [_reach(value)[0] for value in values],
+            "thickness": 1.5,
+            "width": 4,
+        },
+        "showlegend": False,
+    }
+    layout = {
+        "height": 110 + 30 * len(values),
+        "bargap": 0.35,
+        "margin": {"r": 150},
+        "xaxis": {"title": {"text": _plain(chart.unit)}, "rangemode": "tozero"},
+        "yaxis": _places(names),
+        "hovermode": "closest",
+    }
+    return {"data": [bar], "layout": layout}
+
+
+def _reach(value: Quantity) -> tuple[float, float]:
+    """How far the error reaches below and above."""
+    if value.value is None or value.error is None:
+        return 0.0, 0.0
+    low, high = value.interval
+    return float(value.value) - low, high - float(value.value)

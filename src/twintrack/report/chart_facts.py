@@ -15,6 +15,7 @@ from twintrack.report.records import (
     StackedBars,
     Table,
     Timeline,
+    Waterfall,
 )
 
 __all__ = ["chart_kinds", "chart_notes", "chart_sources", "chart_table"]
@@ -28,7 +29,7 @@ def chart_kinds(chart: Chart) -> tuple[Provenance, ...]:
             found |= {s.kind for s in chart.series} | {limit.value.kind for limit in chart.limits}
         case Timeline():
             found.add(chart.kind)
-        case BarChart() | StackedBars():
+        case BarChart() | StackedBars() | Waterfall():
             found |= {q.kind for q in _quantities(chart)}
     return tuple(kind for kind in Provenance if kind in found)
 
@@ -41,7 +42,7 @@ def chart_sources(chart: Chart) -> tuple[str, ...]:
             return tuple(dict.fromkeys(texts))
         case Timeline():
             return (chart.source,)
-        case BarChart() | StackedBars():
+        case BarChart() | StackedBars() | Waterfall():
             return tuple(dict.fromkeys(q.source for q in _quantities(chart)))
 
 
@@ -49,7 +50,9 @@ def _bar_series(chart: BarChart | StackedBars) -> tuple[BarSeries, ...]:
     return chart.series if isinstance(chart, BarChart) else chart.parts
 
 
-def _quantities(chart: BarChart | StackedBars) -> Iterable[Quantity]:
+def _quantities(chart: BarChart | StackedBars | Waterfall) -> Iterable[Quantity]:
+    if isinstance(chart, Waterfall):
+        return (*chart.values, chart.total)
     return (value for one in _bar_series(chart) for value in one.values if value is not None)
 
 
@@ -72,6 +75,10 @@ def chart_notes(chart: Chart) -> tuple[str, ...]:
         ]
         if missing:
             notes.append("unknown, so not drawn: " + ", ".join(missing))
+    if isinstance(chart, Waterfall):
+        names = [name for name, value in zip(chart.steps, chart.values, strict=True) if not value.known]
+        if names:
+            notes.append("unknown, so without room in the drawing: " + ", ".join(names))
     return tuple(notes)
 
 
@@ -82,6 +89,10 @@ def chart_table(chart: Chart) -> Table | None:
             return None
         case LineChart():
             return _lines_table(chart)
+        case Waterfall():
+            pairs = (*zip(chart.steps, chart.values, strict=True), (chart.total_name, chart.total))
+            heads = (Column(""), Column(chart.unit, numeric=True))
+            return Table("the figures of this chart", heads, tuple(pairs), folded=True)
         case BarChart() | StackedBars():
             series = _bar_series(chart)
             columns = (Column(""), *(Column(one.name, numeric=True) for one in series))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from twintrack.quantity import Provenance, Quantity
+from twintrack.quantity import Error, Provenance, Quantity
 
 __all__ = ["BADGES", "KIND_MEANING", "quantity_text", "scaled", "tooltip"]
 
@@ -63,11 +63,24 @@ def _number(value: float, unit: str) -> str:
 
 
 def quantity_text(quantity: Quantity) -> str:
-    """Number and unit, or ``unknown``.
+    """Number, unit and error where there is one, or ``unknown``.
 
     >>> quantity_text(Quantity.measured(269_060_552, "byte", "x"))
     '269.1 MB'
+    >>> quantity_text(Quantity.measured(20.0, "USD", "x").within(Error(0.1, 0.25, "spread")))
+    '20.00 USD (−10 % +25 %)'
     """
+    if quantity.value is None:
+        return "unknown"
+    return _stated(quantity) + ("" if quantity.error is None else f" ({_error_text(quantity.error)})")
+
+
+def _error_text(error: Error) -> str:
+    low, high = (f"{100.0 * part:.2g}" for part in (error.low, error.high))
+    return f"±{low} %" if low == high else f"−{low} % +{high} %"
+
+
+def _stated(quantity: Quantity) -> str:
     if quantity.value is None:
         return "unknown"
     if quantity.kind in (Provenance.PUBLISHED, Provenance.ASSUMED):

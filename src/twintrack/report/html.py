@@ -28,6 +28,7 @@ from twintrack.report.records import (
     Status,
     Table,
     Timeline,
+    Waterfall,
 )
 
 __all__ = ["render_page"]
@@ -66,7 +67,7 @@ def render_page(page: Page) -> str:
         quantity=lambda value: isinstance(value, Quantity),
         status=lambda value: isinstance(value, Status),
         table=lambda value: isinstance(value, Table),
-        chart=lambda value: isinstance(value, LineChart | BarChart | StackedBars | Timeline),
+        chart=lambda value: isinstance(value, LineChart | BarChart | StackedBars | Timeline | Waterfall),
         texts=lambda value: isinstance(value, SideBySide),
         callout=lambda value: isinstance(value, Callout),
     )

@@ -34,6 +34,7 @@ __all__ = [
     "TextRow",
     "Timeline",
     "Tone",
+    "Waterfall",
 ]
 
 Tone = Literal["good", "bad", "warn", "plain"]
@@ -179,6 +180,29 @@ class StackedBars:
             raise ValueError(f"chart {self.title!r}: {len(self.totals)} totals for {len(self.bars)} bars")
 
 
+@dataclass(frozen=True, slots=True)
+class Waterfall:
+    """Amounts that add up, each beginning where the one before ended, with the errors of all of them.
+
+    Raises:
+        ValueError: if there are not as many values as steps.
+    """
+
+    title: str
+    unit: str
+    steps: tuple[str, ...]
+    values: tuple[Quantity, ...]
+    """Amounts of the steps; unknown ones take no room and are written as unknown."""
+    total: Quantity
+    total_name: str = "total"
+    slot: int = 0
+    note: str = ""
+
+    def __post_init__(self) -> None:
+        if len(self.steps) != len(self.values):
+            raise ValueError(f"chart {self.title!r}: {len(self.values)} values for {len(self.steps)} steps")
+
+
 def _same_length(title: str, bars: tuple[str, ...], series: tuple[BarSeries, ...]) -> None:
     for one in series:
         if len(one.values) != len(bars):
@@ -266,7 +290,7 @@ class Callout:
     items: tuple[str, ...] = ()
 
 
-Chart = LineChart | BarChart | StackedBars | Timeline
+Chart = LineChart | BarChart | StackedBars | Timeline | Waterfall
 Block = Table | Chart | SideBySide | Callout
 
 

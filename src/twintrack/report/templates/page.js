@@ -23,6 +23,7 @@
       painted.marker = { color: main, opacity: style ? style[1] : 1, line: { color: colour("paper"), width: meta.gap ? 1.5 : 0 } };
       painted.outsidetextfont = { color: colour("ink") };
       painted.textfont = { size: 12 };
+      if (trace.error_x) { painted.error_x = Object.assign({}, trace.error_x, { color: colour("ink") }); }
     } else {
       painted.line = Object.assign({}, trace.line, { color: main });
       painted.marker = Object.assign({}, trace.marker, {
