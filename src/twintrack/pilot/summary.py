@@ -17,8 +17,8 @@ from twintrack.events import AnyEvent, read_events
 from twintrack.pilot.manifest import read_job_file, read_pilot_file
 from twintrack.pilot.summary_checks import compare_runs, compare_tracks
 from twintrack.pilot.summary_failures import failures
-from twintrack.pilot.summary_figures import Ledger
-from twintrack.pilot.summary_parts import RunName
+from twintrack.pilot.summary_figures import Ledger, told_elsewhere
+from twintrack.pilot.summary_parts import CompileSummary, RunName
 from twintrack.pilot.summary_programs import compile_reasons
 from twintrack.pilot.summary_records import RunSummary, SlotSummary, Summary, TrackSummary
 from twintrack.pilot.summary_run import slowdown, stall, summarise_run
@@ -72,7 +72,7 @@ def _track(folder: Path, fs: FileSystem, track: str) -> TrackSummary:
     runs = [run for run, _ in found]
     by_name = {run.run: run for run in runs}
     cold, warm = cold_and_warm(found)
-    ledger = Ledger(" and ".join(run.events for run in runs) or f"tracks/{track}")
+    ledger = Ledger(" and ".join(run.source for run in runs) or f"tracks/{track}")
     compiled = [one for run in runs for one in run.compiles]
     return TrackSummary(
         track=track,
@@ -82,14 +82,19 @@ def _track(folder: Path, fs: FileSystem, track: str) -> TrackSummary:
         cold=cold,
         warm=warm,
         compile_reasons=compile_reasons(compiled, ledger),
-        recompiles=ledger.derived(
-            sum(one.during == "later" for one in compiled), "", "number of later CompileDone"
-        )
-        if runs
-        else ledger.unknown("", "event"),
+        recompiles=_recompiles(found, compiled, ledger),
         stall=stall(runs),
         slowdown=slowdown(runs, [events for _, events in found]),
     )
+
+
+def _recompiles(
+    found: Sequence[tuple[RunSummary, Sequence[AnyEvent]]], compiled: Sequence[CompileSummary], ledger: Ledger
+) -> Quantity:
+    if not found or any(told_elsewhere(events) for _, events in found):
+        return ledger.unknown("", "CompileDone" if found else "event")
+    later = sum(one.during == "later" for one in compiled)
+    return ledger.derived(later, "", "number of later CompileDone")
 
 
 def summary_json(summary: Summary) -> dict[str, Any]:

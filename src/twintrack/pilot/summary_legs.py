@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Literal
 
@@ -16,11 +16,13 @@ from twintrack.events import (
     LegEnded,
     Phase,
     Resumed,
+    RunDone,
     StepDone,
     StopMade,
 )
-from twintrack.pilot.summary_figures import Ledger, of_kind
+from twintrack.pilot.summary_figures import Ledger, of_kind, told_elsewhere
 from twintrack.pilot.summary_parts import CheckpointSummary, LegSummary, StopSummary
+from twintrack.quantity import Quantity
 
 __all__ = ["by_leg", "checkpoints", "legs", "run_began", "stops"]
 
@@ -35,22 +37,36 @@ def by_leg(events: Sequence[AnyEvent]) -> dict[int, list[AnyEvent]]:
 
 def legs(events: Sequence[AnyEvent], ledger: Ledger) -> tuple[LegSummary, ...]:
     """What each process did, and how it ended."""
-    zero = run_began(events)
-    return tuple(_leg(number, own, zero, ledger) for number, own in by_leg(events).items())
+    zero, silent = run_began(events), told_elsewhere(events)
+    return tuple(_leg(number, own, zero, ledger, silent) for number, own in by_leg(events).items())
 
 
-def run_began(events: Sequence[AnyEvent]) -> float:
-    """When the first process of a run began, in seconds since 1970."""
+def run_began(events: Sequence[AnyEvent]) -> float | None:
+    """When the first process of a run began, in seconds since 1970; ``None`` where an imported log does not say."""
     return _began(next(iter(by_leg(events).values())))
 
 
-def _began(events: list[AnyEvent]) -> float:
+def _began(events: list[AnyEvent]) -> float | None:
     """When a process began: its import phase counts from there and ends when the phase is told."""
-    imported = [event.time - event.seconds for event in of_kind(events, Phase) if event.name == "import"]
-    return min([events[0].time, *imported])
+    first = next(_times(events), None)
+    imported = [
+        event.time - event.seconds
+        for event in of_kind(events, Phase)
+        if event.name == "import" and event.time is not None
+    ]
+    return None if first is None else min([first, *imported])
 
 
-def _leg(number: int, events: list[AnyEvent], zero: float, ledger: Ledger) -> LegSummary:
+def _times(events: Iterable[AnyEvent]) -> Iterator[float]:
+    return (event.time for event in events if event.time is not None)
+
+
+def _since(zero: float | None, time: float | None, event: str, ledger: Ledger) -> Quantity:
+    """Seconds since the run began, unknown where one of the two times is."""
+    return ledger.maybe(None if zero is None or time is None else time - zero, "s", event)
+
+
+def _leg(number: int, events: list[AnyEvent], zero: float | None, ledger: Ledger, silent: bool) -> LegSummary:
     steps = [event.step for event in of_kind(events, StepDone)]
     resumed = of_kind(events, Resumed)
     first = next(
@@ -61,15 +77,13 @@ def _leg(number: int, events: list[AnyEvent], zero: float, ledger: Ledger) -> Le
         ),
         None,
     )
-    how, message = _ending(events)
+    how, message = _ending(events, silent)
     last = resumed[-1] if resumed else None
     return LegSummary(
         number=number,
-        started=ledger.measured(_began(events) - zero, "s", f"import phase or first event of leg {number}"),
-        first_step_done=ledger.unknown("s", f"step of leg {number}")
-        if first is None
-        else ledger.measured(first - zero, "s", f"first step of leg {number}"),
-        ended=ledger.measured(events[-1].time - zero, "s", f"last event of leg {number}"),
+        started=_since(zero, _began(events), f"import phase or first event of leg {number}", ledger),
+        first_step_done=_since(zero, first, f"first step of leg {number}", ledger),
+        ended=_since(zero, _last_time(events), f"last event of leg {number}", ledger),
         first_step=steps[0] if steps else None,
         last_step=steps[-1] if steps else None,
         how=how,
@@ -87,23 +101,30 @@ def _leg(number: int, events: list[AnyEvent], zero: float, ledger: Ledger) -> Le
     )
 
 
+def _last_time(events: Sequence[AnyEvent]) -> float | None:
+    return next(_times(reversed(events)), None)
+
+
 def _ending(
-    events: list[AnyEvent],
-) -> tuple[Literal["done", "polite", "signal", "error", "killed", "lost"], str]:
+    events: list[AnyEvent], silent: bool
+) -> tuple[Literal["done", "polite", "signal", "error", "killed", "lost", "untold"], str]:
     ended = of_kind(events, LegEnded)
     if ended:
         return ended[-1].reason, ended[-1].message
     stop = of_kind(events, StopMade)
     if stop and stop[-1].stop in ("kill", "kill-in-write"):
         return "killed", f"{stop[-1].stop} at step {stop[-1].step}"
+    if silent:
+        done = bool(of_kind(events, RunDone))
+        return ("done", "") if done else ("untold", "the imported log does not say how")
     return "lost", "no event says why"
 
 
 def stops(events: Sequence[AnyEvent], ledger: Ledger) -> tuple[StopSummary, ...]:
     """Stops that were made, in order."""
-    zero = run_began(events) if events else 0.0
+    zero = run_began(events) if events else None
     return tuple(
-        StopSummary(e.stop, e.leg, e.step, ledger.measured(e.time - zero, "s", "StopMade"))
+        StopSummary(e.stop, e.leg, e.step, _since(zero, e.time, "StopMade", ledger))
         for e in of_kind(events, StopMade)
     )
 
@@ -111,7 +132,7 @@ def stops(events: Sequence[AnyEvent], ledger: Ledger) -> tuple[StopSummary, ...]
 def checkpoints(events: Sequence[AnyEvent], ledger: Ledger) -> tuple[CheckpointSummary, ...]:
     """Every attempt to write a checkpoint, in order; one that nothing says was completed is unfinished."""
     found: list[CheckpointSummary] = []
-    zero = run_began(events) if events else 0.0
+    zero = run_began(events) if events else None
     for event in events:
         match event:
             case CheckpointSnapshot():
@@ -145,13 +166,13 @@ def _mark_latest(found: list[CheckpointSummary], step: int, reason: str) -> None
 
 
 def _attempt(
-    leg: int, step: int, ledger: Ledger, snapshot: CheckpointSnapshot | None, zero: float
+    leg: int, step: int, ledger: Ledger, snapshot: CheckpointSnapshot | None, zero: float | None
 ) -> CheckpointSummary:
     missing = f"CheckpointSnapshot of step {step} in leg {leg}"
     return CheckpointSummary(
         leg=leg,
         step=step,
-        started=ledger.measured(snapshot.time - zero, "s", "CheckpointSnapshot")
+        started=_since(zero, snapshot.time, "CheckpointSnapshot", ledger)
         if snapshot
         else ledger.unknown("s", missing),
         stall=ledger.measured(snapshot.stall_seconds, "s", "CheckpointSnapshot")
@@ -172,5 +193,5 @@ def _open(found: list[CheckpointSummary], leg: int, step: int, ledger: Ledger) -
         one = found[index]
         if (one.leg, one.step, one.outcome) == (leg, step, "unfinished"):
             return index
-    found.append(_attempt(leg, step, ledger, None, 0.0))
+    found.append(_attempt(leg, step, ledger, None, None))
     return len(found) - 1

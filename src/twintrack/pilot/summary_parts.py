@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from twintrack.events import Defect
 from twintrack.quantity import Provenance, Quantity
 
 __all__ = [
@@ -22,6 +23,7 @@ __all__ = [
     "Curve",
     "DataSummary",
     "EvaluationSummary",
+    "ImportSummary",
     "LegSummary",
     "ModelSummary",
     "OperatorCost",
@@ -47,6 +49,19 @@ class Curve:
     source: str
     steps: tuple[int, ...]
     values: tuple[float, ...]
+    over: tuple[int, ...] = ()
+    """Of how many steps, the point's own the last, each value is the mean; empty: of its own step alone."""
+
+    @property
+    def means(self) -> tuple[int, ...]:
+        """``over``, with a 1 for each point where every value is of its own step alone."""
+        return self.over or (1,) * len(self.steps)
+
+    @property
+    def covered(self) -> frozenset[int]:
+        """Every step that a value tells of, alone or within a mean."""
+        spans = zip(self.steps, self.means, strict=True)
+        return frozenset(step - back for step, count in spans for back in range(count))
 
     def at(self, index: int) -> Quantity:
         """One point as a figure of its own; unknown where the curve has none there."""
@@ -84,8 +99,9 @@ class LegSummary:
     """When it wrote its last event."""
     first_step: int | None
     last_step: int | None
-    how: Literal["done", "polite", "signal", "error", "killed", "lost"]
-    """``killed``: by a stop of the job; ``lost``: no event says why it ended."""
+    how: Literal["done", "polite", "signal", "error", "killed", "lost", "untold"]
+    """``killed``: by a stop of the job; ``lost``: no event says why it ended; ``untold``: a log from elsewhere does
+    not say whether it ended."""
     message: str
     resumed_from: int | None
     bytes_read: Quantity
@@ -135,8 +151,9 @@ class StartSummary:
 
     run: RunName
     leg: int
-    programs: Literal["cold", "warm", "mixed", "none"]
-    """Whether its programs were captured, loaded from the cache, both, or there were none to compile."""
+    programs: Literal["cold", "warm", "mixed", "none", "untold"]
+    """Whether its programs were captured, loaded from the cache, both, or there were none to compile; ``untold``: a
+    log from elsewhere does not say."""
     resumed: bool
     parts: tuple[StartPart, ...]
     total: Quantity
@@ -286,4 +303,18 @@ class RunEnd:
 
     step: int
     reason: Literal["steps", "evaluation_loss"]
-    state_digest: str
+    state_digest: str | None
+    """``None``: an imported log does not say."""
+
+
+@dataclass(frozen=True, slots=True)
+class ImportSummary:
+    """A log that the run, or what came before it, was read from."""
+
+    file: str
+    sha256: str
+    format: str
+    lines: Quantity
+    training_seconds: Quantity
+    """How long training took as a whole, where the log says."""
+    defects: tuple[Defect, ...]

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from twintrack.job.records import Job
+from twintrack.pilot.summary_figures import source_text
 from twintrack.pilot.summary_parts import (
     AnswerText,
     Check,
@@ -16,6 +17,7 @@ from twintrack.pilot.summary_parts import (
     Curve,
     DataSummary,
     EvaluationSummary,
+    ImportSummary,
     LegSummary,
     ModelSummary,
     ProgramSummary,
@@ -54,9 +56,10 @@ class RunSummary:
     end: RunEnd | None
     loss: Curve
     gradient_norm: Curve
+    learning_rate: Curve
     step_seconds: Curve
     sample_ids: tuple[tuple[str, ...], ...]
-    """Of each step of the curves."""
+    """Of each step of the loss curve; empty where a log from elsewhere does not say."""
     repeats: Check
     """Steps that a later leg did again, compared with the first time."""
     starts: tuple[StartSummary, ...]
@@ -75,6 +78,13 @@ class RunSummary:
     """Processes that did not end in order."""
     bytes_reread: Quantity
     repeated_steps: Quantity
+    imported: tuple[ImportSummary, ...] = ()
+    """Logs that it was read from; empty where it was made here."""
+
+    @property
+    def source(self) -> str:
+        """Its events file, and the log that this came from, as sources of figures name it."""
+        return source_text(self.events, [(one.file, one.sha256) for one in self.imported])
 
 
 @dataclass(frozen=True, slots=True)

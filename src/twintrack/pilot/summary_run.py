@@ -10,6 +10,7 @@ from twintrack.events import (
     AnyEvent,
     DataPrepared,
     EvaluationDone,
+    Imported,
     LegStarted,
     MemoryPeak,
     ModelLoaded,
@@ -18,12 +19,13 @@ from twintrack.events import (
     StepDone,
 )
 from twintrack.pilot.summary_checks import repeats
-from twintrack.pilot.summary_figures import Ledger, of_kind
+from twintrack.pilot.summary_figures import Ledger, of_kind, told_elsewhere
 from twintrack.pilot.summary_legs import by_leg, checkpoints, legs, stops
 from twintrack.pilot.summary_parts import (
     AnswerText,
     DataSummary,
     EvaluationSummary,
+    ImportSummary,
     ModelSummary,
     RunEnd,
     RunName,
@@ -57,9 +59,11 @@ def summarise_run(track: str, run: RunName, path: str, events: Sequence[AnyEvent
         path: of the events file, relative to the run folder; becomes the source of every figure.
         events: what the file holds.
     """
-    ledger = Ledger(path)
+    ledger = Ledger.of(path, events)
     done = last_steps(events)
     at = [step.step for step in done]
+    over = [step.averaged_steps for step in done]
+    silent = told_elsewhere(events)  # what is not in such a log may have happened all the same
     found = legs(events, ledger)
     started = of_kind(events, LegStarted)
     end = of_kind(events, RunDone)
@@ -73,9 +77,10 @@ def summarise_run(track: str, run: RunName, path: str, events: Sequence[AnyEvent
         model=_model(events, ledger),
         legs=found,
         end=RunEnd(end[-1].step, end[-1].reason, end[-1].state_digest) if end else None,
-        loss=ledger.curve(at, [step.loss for step in done], "", "StepDone.loss"),
+        loss=ledger.curve(at, [step.loss for step in done], "", "StepDone.loss", over),
         gradient_norm=ledger.curve(at, [s.gradient_norm for s in done], "", "StepDone.gradient_norm"),
-        step_seconds=ledger.curve(at, [step.seconds for step in done], "s", "StepDone.seconds"),
+        learning_rate=ledger.curve(at, [s.learning_rate for s in done], "", "StepDone.learning_rate"),
+        step_seconds=ledger.curve(at, [step.seconds for step in done], "s", "StepDone.seconds", over),
         sample_ids=tuple(tuple(step.sample_ids) for step in done),
         repeats=repeats(events, ledger),
         starts=starts(events, run, ledger),
@@ -88,23 +93,50 @@ def summarise_run(track: str, run: RunName, path: str, events: Sequence[AnyEvent
         answers=_answers(events),
         peak_memory=_peak(events, ledger),
         tokens_per_second=ledger.median(
-            [step.tokens / step.seconds for step in _settled(events) if step.seconds > 0],
+            _rates(events),
             "token/s",
             "StepDone.tokens / StepDone.seconds, the first step of each leg left out,",
         ),
         steps_done=ledger.derived(len(done), "", "number of different steps in StepDone"),
-        restarts=ledger.derived(len(found) - 1, "", "number of legs − 1"),
-        failures=ledger.derived(
+        restarts=ledger.unknown("", "word of the processes")
+        if silent and len(found) == 1
+        else ledger.derived(len(found) - 1, "", "number of legs − 1"),
+        failures=ledger.unknown("", "word of how the processes ended")
+        if silent
+        else ledger.derived(
             sum(leg.how in ("killed", "lost", "error") for leg in found),
             "",
             "number of legs that did not end in order",
         ),
-        bytes_reread=ledger.derived(
+        bytes_reread=ledger.unknown("byte", "Resumed")
+        if silent
+        else ledger.derived(
             sum(event.bytes_read for event in of_kind(events, Resumed)), "byte", "sum of Resumed.bytes_read"
         ),
         repeated_steps=ledger.derived(
             len(of_kind(events, StepDone)) - len(done), "", "number of StepDone − number of different steps"
         ),
+        imported=_imported(events, ledger),
+    )
+
+
+def _rates(events: Sequence[AnyEvent]) -> list[float]:
+    """Tokens per second of the settled steps that tell of both."""
+    pairs = [(step.tokens, step.seconds) for step in _settled(events)]
+    return [tokens / seconds for tokens, seconds in pairs if tokens is not None and seconds]
+
+
+def _imported(events: Sequence[AnyEvent], ledger: Ledger) -> tuple[ImportSummary, ...]:
+    return tuple(
+        ImportSummary(
+            file=one.file,
+            sha256=one.sha256,
+            format=one.format,
+            lines=ledger.measured(one.lines, "", "Imported.lines"),
+            training_seconds=ledger.maybe(one.seconds, "s", "Imported.seconds"),
+            defects=tuple(one.defects),
+        )
+        for one in of_kind(events, Imported)
     )
 
 
@@ -156,7 +188,7 @@ def _evaluation(event: EvaluationDone, ledger: Ledger) -> EvaluationSummary:
     return EvaluationSummary(
         step=event.step,
         loss=ledger.measured(event.loss, "", "EvaluationDone.loss", at),
-        seconds=ledger.measured(event.seconds, "s", "EvaluationDone.seconds", at),
+        seconds=ledger.maybe(event.seconds, "s", "EvaluationDone.seconds", at),
         slices=tuple(
             SliceLoss(
                 name,
@@ -200,8 +232,8 @@ def slowdown(runs: Sequence[RunSummary], events: Sequence[Sequence[AnyEvent]]) -
     others is 0.
     """
     steps = [step for own in events for step in _settled(own)]
-    saving = [step.seconds for step in steps if step.saving]
-    others = [step.seconds for step in steps if not step.saving]
+    saving = [step.seconds for step in steps if step.saving and step.seconds is not None]
+    others = [step.seconds for step in steps if not step.saving and step.seconds is not None]
     if not saving or not others or statistics.median(others) == 0:
         lacking = "was being written" if not saving else "was not being written"
         return Quantity.unknown("", f"no timed step while a checkpoint {lacking}")
@@ -215,4 +247,4 @@ def slowdown(runs: Sequence[RunSummary], events: Sequence[Sequence[AnyEvent]]) -
 
 
 def _paths(runs: Sequence[RunSummary]) -> str:
-    return " and ".join(run.events for run in runs)
+    return " and ".join(run.source for run in runs)

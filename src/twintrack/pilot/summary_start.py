@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Literal
 
 from twintrack.events import AnyEvent, CompileDone, Phase, Resumed, StepDone
-from twintrack.pilot.summary_figures import Ledger, of_kind
+from twintrack.pilot.summary_figures import Ledger, of_kind, told_elsewhere
 from twintrack.pilot.summary_legs import by_leg
 from twintrack.pilot.summary_parts import RunName, StartPart, StartSummary
 from twintrack.pilot.summary_records import RunSummary
@@ -27,14 +27,15 @@ _AT_CREATION = "capture measured when the cache entries were made, not in this s
 def starts(events: Sequence[AnyEvent], run: RunName, ledger: Ledger) -> tuple[StartSummary, ...]:
     """Each process that reached its first step."""
     found = []
+    silent = told_elsewhere(events)
     for leg, own in by_leg(events).items():
         phases = of_kind(own, Phase)
         if of_kind(own, StepDone) or any(phase.name == "first_step" for phase in phases):
-            found.append(_start(own, run, leg, ledger))
+            found.append(_start(own, run, leg, ledger, silent))
     return tuple(found)
 
 
-def _start(events: list[AnyEvent], run: RunName, leg: int, ledger: Ledger) -> StartSummary:
+def _start(events: list[AnyEvent], run: RunName, leg: int, ledger: Ledger, silent: bool) -> StartSummary:
     programs = [event for event in of_kind(events, CompileDone) if event.during == "warmup"]
     warm = sum(program.warm for program in programs)
     parts = tuple(
@@ -45,12 +46,14 @@ def _start(events: list[AnyEvent], run: RunName, leg: int, ledger: Ledger) -> St
     return StartSummary(
         run=run,
         leg=leg,
-        programs=_state(len(programs), warm),
+        programs="untold" if silent and not programs else _state(len(programs), warm),
         resumed=any(event.step > 0 for event in of_kind(events, Resumed)),
         parts=parts,
         total=_total(parts, "sum of the parts"),
-        captured=ledger.measured(len(programs) - warm, "", "CompileDone, not warm, before the first step"),
-        loaded=ledger.measured(warm, "", "CompileDone, warm, before the first step"),
+        captured=ledger.maybe(
+            None if silent else len(programs) - warm, "", "CompileDone, not warm, before the first step"
+        ),
+        loaded=ledger.maybe(None if silent else warm, "", "CompileDone, warm, before the first step"),
     )
 
 
@@ -92,14 +95,17 @@ def cold_and_warm(
 
     Where every program came from the cache, the cold start is the same start with the capture time that the
     entries remember; writing the entries is then not known and left out. A track that compiles nothing has
-    two plain starts.
+    two plain starts. A start of which a log from elsewhere does not say which it was is neither.
     """
-    fresh = [(start, run, events) for run, events in runs for start in run.starts if not start.resumed]
-    every = [start for run, _ in runs for start in run.starts]
+    told = [
+        (start, run, events) for run, events in runs for start in run.starts if start.programs != "untold"
+    ]
+    fresh = [one for one in told if not one[0].resumed]
+    every = [start for start, _, _ in told]
     if not fresh:
         return None, next((start for start in every if start.programs == "warm"), None)
     first, run, events = fresh[0]
-    cold = first if first.programs in ("cold", "none") else _as_cold(first, events, Ledger(run.events))
+    cold = first if first.programs in ("cold", "none") else _as_cold(first, events, Ledger(run.source))
     if first.programs == "none":
         others = [start for start, _, _ in fresh[1:]]
         return cold, others[0] if others else None

@@ -1,22 +1,10 @@
-"""What happened in a run, as typed JSON lines.
-
-One line is one event: ``time`` in seconds since 1970 (UTC), ``leg`` the process that wrote it (a run that was killed
-and resumed has several), ``kind`` and the fields of that kind. Seconds are durations on a monotonic clock. Money is
-never in an event. A run can be reported again from its events alone.
-"""
+"""The kinds of events, as frozen records."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
-
-from twintrack.clock import Clock
-from twintrack.errors import EventError
-from twintrack.storage import FileSystem, WritableFile, storage_errors, write_bytes_atomic
+from pydantic import BaseModel, ConfigDict, Field
 
 __all__ = [
     "Answer",
@@ -29,9 +17,10 @@ __all__ = [
     "CompileDone",
     "Coverage",
     "DataPrepared",
+    "Defect",
     "EvaluationDone",
     "Event",
-    "EventLog",
+    "Imported",
     "LegEnded",
     "LegStarted",
     "MemoryPeak",
@@ -42,7 +31,6 @@ __all__ = [
     "RunDone",
     "StepDone",
     "StopMade",
-    "read_events",
 ]
 
 
@@ -51,8 +39,8 @@ class Event(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
-    time: float = 0.0
-    """Seconds since 1970-01-01 UTC, stamped by the log."""
+    time: float | None = None
+    """Seconds since 1970-01-01 UTC, stamped by the log; ``None``: an imported log does not say when it was."""
     leg: int = 0
     """Which process of the run, counted from 0, stamped by the log."""
 
@@ -160,21 +148,24 @@ class Coverage(Event):
 
 
 class StepDone(Event):
-    """One optimizer step."""
+    """One optimizer step; ``None`` is what an imported log does not say, never zero."""
 
     kind: Literal["step_done"] = "step_done"
     step: int
     loss: float
     """Mean over the loss tokens of the step, before the update."""
-    learning_rate: float
-    gradient_norm: float
-    tokens: int
+    learning_rate: float | None = None
+    gradient_norm: float | None = None
+    tokens: int | None = None
     """Tokens in real samples, padding left out."""
-    loss_tokens: int
-    seconds: float
-    sample_ids: list[str]
-    saving: bool
+    loss_tokens: int | None = None
+    seconds: float | None = None
+    sample_ids: list[str] = []
+    """Empty where an imported log does not say which samples it were."""
+    saving: bool = False
     """Whether a checkpoint was being written in the background meanwhile."""
+    averaged_steps: int = 1
+    """Of how many steps, this one the last, ``loss`` and ``seconds`` are the mean: trainers log some at a time."""
 
 
 class EvaluationDone(Event):
@@ -183,9 +174,10 @@ class EvaluationDone(Event):
     kind: Literal["evaluation_done"] = "evaluation_done"
     step: int
     loss: float
-    slices: dict[str, float]
-    slice_tokens: dict[str, int]
-    seconds: float
+    slices: dict[str, float] = {}
+    slice_tokens: dict[str, int] = {}
+    seconds: float | None = None
+    """``None``: an imported log does not say."""
 
     @property
     def worst_slice(self) -> str:
@@ -287,8 +279,44 @@ class RunDone(Event):
     kind: Literal["run_done"] = "run_done"
     step: int
     reason: Literal["steps", "evaluation_loss"]
-    state_digest: str
-    """Of the trained weights, master weights, moments and step."""
+    state_digest: str | None = None
+    """Of the trained weights, master weights, moments and step; ``None``: an imported log does not say."""
+
+
+class Defect(BaseModel):
+    """Something wrong in a log that was imported."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+    line: int
+    """Line of the log, from 1; entry of its history, where the log is one JSON document; 0: no line is to blame."""
+    step: int | None
+    what: Literal["hole", "time_backwards", "not_finite", "duplicate", "unreadable", "unknown_field"]
+    """``hole``: steps that the log lacks; ``duplicate``: a step that it has again; ``unknown_field``: something that
+    it says and that has no place here (told once for each name)."""
+    text: str
+
+    @property
+    def spoils(self) -> bool:
+        """Whether the run is told wrongly or in part because of it; a field without a place here takes nothing away."""
+        return self.what != "unknown_field"
+
+
+class Imported(Event):
+    """What follows was made elsewhere and read from a log; it stands before the events that the log gave."""
+
+    kind: Literal["imported"] = "imported"
+    file: str
+    """Name of the log, without its folder."""
+    sha256: str
+    """Of the whole log."""
+    format: str
+    """Which kind of log, such as ``trainer`` or ``mlperf``."""
+    lines: int
+    """Lines of the log, or entries of its history."""
+    seconds: float | None = None
+    """How long training took as a whole, where the log says."""
+    defects: list[Defect]
 
 
 AnyEvent = Annotated[
@@ -311,74 +339,7 @@ AnyEvent = Annotated[
     | Resumed
     | MemoryPeak
     | LegEnded
-    | RunDone,
+    | RunDone
+    | Imported,
     Field(discriminator="kind"),
 ]
-_ADAPTER: TypeAdapter[AnyEvent] = TypeAdapter(AnyEvent)
-
-
-class EventLog:
-    """Appends events to a file; a line is on the file before ``write`` returns, so a kill loses none.
-
-    Not safe for two processes at once (the run folder's lock sees to that); safe for threads of one process,
-    because a line is one ``write`` in append mode.
-    """
-
-    def __init__(self, fs: FileSystem, path: Path, clock: Clock, *, leg: int = 0) -> None:
-        self.path = path
-        self._fs = fs
-        self._clock = clock
-        self._leg = leg
-        with storage_errors(path, "write events"):
-            if fs.exists(path):
-                self._cut_torn_line()
-            self._file: WritableFile = fs.create(path, append=True)
-
-    def _cut_torn_line(self) -> None:
-        """A process killed while writing leaves half a line; it was never an event."""
-        data = self._fs.read_bytes(self.path)
-        whole = data.rfind(b"\n") + 1
-        if whole != len(data):
-            write_bytes_atomic(self._fs, self.path, data[:whole])
-
-    def write(self, event: Event) -> None:
-        """Stamp the event with time and leg, and append it.
-
-        Raises:
-            StorageError: if the file system refuses.
-            ValueError: if a number is NaN or infinite.
-        """
-        record = event.model_dump(mode="json") | {"time": self._clock.now(), "leg": self._leg}
-        line = json.dumps(record, allow_nan=False, ensure_ascii=False) + "\n"
-        with storage_errors(self.path, "write an event"):
-            self._file.write(line.encode())
-
-    def close(self) -> None:
-        """Force what was written to disk and close."""
-        with storage_errors(self.path, "write events"):
-            self._file.sync()
-            self._file.close()
-
-
-def read_events(path: Path) -> Iterator[AnyEvent]:
-    """Read events in the order they were written; half a last line is not an event and is left out.
-
-    Raises:
-        EventError: naming the line, if it is not JSON, of an unknown kind, or lacks a field.
-        StorageError: if the file cannot be read.
-    """
-    with storage_errors(path, "read events"):
-        data = path.read_bytes()
-    whole = data[: data.rfind(b"\n") + 1]
-    for number, line in enumerate(whole.splitlines(), 1):
-        try:
-            yield _ADAPTER.validate_json(line)
-        except ValidationError as error:
-            first = error.errors(include_url=False)[0]
-            place = ".".join(str(part) for part in first["loc"])
-            raise EventError(
-                "an event of this version",
-                found=f"{first['msg']} {place}".strip(),
-                where=f"{path}:{number}",
-                remedy="put the file back as it was written, or use the version of twintrack that wrote it",
-            ) from error
