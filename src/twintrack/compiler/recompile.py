@@ -10,7 +10,7 @@ from typing import Literal
 from twintrack.compiler.cachekey import CacheKey, differing_parts, explain_difference
 from twintrack.errors import RecompileLimit
 
-__all__ = ["During", "RecompileCounter", "RecompilePolicy", "Recompiles"]
+__all__ = ["FIRST", "During", "RecompileCounter", "RecompilePolicy", "Recompiles"]
 
 During = Literal["warmup", "first_use", "later"]
 """When a program was needed: before the first step was over; after it, by a function that had not run before; or

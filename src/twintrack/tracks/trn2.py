@@ -39,6 +39,7 @@ from twintrack.compiler.cost import (
 )
 from twintrack.compiler.execute import Executor
 from twintrack.compiler.ir import FORMAT, Program
+from twintrack.compiler.recompile import FIRST
 from twintrack.compiler.verify import verify
 from twintrack.errors import TrackError
 from twintrack.events import CompileDone, Coverage, ProgramCost
@@ -222,7 +223,7 @@ class _Compiled:
         during: Literal["warmup", "first_use", "later"] = "warmup"
         if track.warm:
             during = "later" if self._ready else "first_use"
-        track.recompiles.record(key, during)
+        needed = track.recompiles.record(key, during)
         begin = clock.monotonic()
         captured = 0.0
         with track.cache.lock(key):
@@ -230,7 +231,7 @@ class _Compiled:
             if isinstance(found, Hit):
                 program = Program.from_json(found.payload)
                 verify(program)
-                reason, spent = "found in the cache", float(found.meta["capture_seconds"])
+                reason, spent = _told(needed, "found in the cache"), float(found.meta["capture_seconds"])
             else:
                 start = clock.monotonic()
                 program = capture(
@@ -241,7 +242,7 @@ class _Compiled:
                     allow_host=track.settings.allow_host,
                 )
                 spent = captured = clock.monotonic() - start
-                reason = found.reason
+                reason = _told(needed, "" if found.differing else found.reason) or found.reason
                 track.cache.put(key, program.to_json(), {"capture_seconds": spent})
         ready = _Ready(program, track.rounding)
         work = measure_work(program)
@@ -309,6 +310,13 @@ class _Compiled:
                 twintrack.torch.trees,
             ),
         }
+
+
+def _told(needed: str, cache: str) -> str:
+    """Reason of a program: for one that is not its function's first, why it is needed, then what the cache had."""
+    if needed == FIRST:
+        return cache
+    return f"{needed}; {cache}" if cache else needed
 
 
 def source_digest(*modules: ModuleType) -> str:

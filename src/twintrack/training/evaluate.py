@@ -3,26 +3,36 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import torch
 
 from twintrack.errors import DataError
 from twintrack.events import Answer, EvaluationDone
+from twintrack.job.records import Job
 from twintrack.training.data import Row
 from twintrack.training.data.rows import IGNORED
 from twintrack.training.session import Progress, Session
 
-__all__ = ["answer", "evaluate", "evaluation_batches"]
+__all__ = ["answer", "evaluate", "evaluation_batches", "full_batches", "prompt_ids"]
 
 
 def evaluation_batches(session: Session) -> list[list[Row]]:
-    """Evaluation rows in batches of one size: the last is filled with a row whose labels carry no loss."""
-    rows, size = list(session.data.evaluation), session.job.batch.micro
-    blank = replace(rows[0], labels=np.full_like(rows[0].labels, IGNORED))
-    rows += [blank] * (-len(rows) % size)
-    return [rows[i : i + size] for i in range(0, len(rows), size)]
+    """Evaluation rows in micro-batches."""
+    return full_batches(session.data.evaluation, session.job.batch.micro)
+
+
+def full_batches(rows: Sequence[Row], size: int) -> list[list[Row]]:
+    """Rows in batches of one size, in order: the last is filled with a row whose labels carry no loss.
+
+    That row counts as empty, so it makes no batch longer.
+    """
+    blank = replace(rows[0], labels=np.full_like(rows[0].labels, IGNORED), tokens=0)
+    filled = [*rows, *[blank] * (-len(rows) % size)]
+    return [filled[i : i + size] for i in range(0, len(filled), size)]
 
 
 def evaluate(
@@ -44,8 +54,9 @@ def evaluate(
             progress.weights, session.frozen, batch, invocation=invocation + index
         )
         for row, found in zip(rows, table.double().cpu().numpy(), strict=True):
+            segments, labels = row.segment_ids[: len(found)], row.labels[: len(found)]
             for segment, name in enumerate(row.slices):
-                here = (row.segment_ids == segment) & (row.labels != IGNORED)
+                here = (segments == segment) & (labels != IGNORED)
                 losses[name] += float(found[here].sum())
                 tokens[name] += int(here.sum())
     named = sorted(name for name, count in tokens.items() if count)
@@ -68,7 +79,7 @@ def answer(session: Session, progress: Progress, *, invocation: int) -> list[Ans
     settings, tokenizer = session.job.evaluation, session.loaded.tokenizer
     if not settings.prompts:
         return []
-    started = [_prompt_ids(session, prompt) for prompt in settings.prompts]
+    started = [prompt_ids(session.job, tokenizer, prompt) for prompt in settings.prompts]
     length = max(map(len, started)) + settings.answer_tokens
     ids, stop = [list(prompt) for prompt in started], tokenizer.eos_token_id
     open_rows = set(range(len(ids)))
@@ -94,8 +105,12 @@ def answer(session: Session, progress: Progress, *, invocation: int) -> list[Ans
     ]
 
 
-def _prompt_ids(session: Session, prompt: str) -> list[int]:
-    job, tokenizer = session.job, session.loaded.tokenizer
+def prompt_ids(job: Job, tokenizer: Any, prompt: str) -> list[int]:
+    """Tokens of a prompt by the job's template.
+
+    Raises:
+        DataError: if the prompt and its answer do not fit the sequence length.
+    """
     if job.data.template == "chat":
         text = tokenizer.apply_chat_template(
             [{"role": "user", "content": prompt}], tokenize=False, add_generation_prompt=True

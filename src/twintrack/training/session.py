@@ -75,8 +75,9 @@ class Session:
     """Names of the buffers that key dropout; empty where nothing is dropped."""
 
     def batch(self, rows: list[Row]) -> Tensors:
-        """Rows as tensors ``[B, T]`` on the track's device."""
-        return {name: tensor.to(self.track.device) for name, tensor in collate(rows).items()}
+        """Rows as tensors ``[B, L]`` on the track's device, padded as the job says."""
+        tensors = collate(rows, self.job.data.padding)
+        return {name: tensor.to(self.track.device) for name, tensor in tensors.items()}
 
     def scalar(self, value: float) -> Tensor:
         """A float32 number on the track's device."""

@@ -1,6 +1,7 @@
 """The training step as pure functions of tensors: every track runs these, as they are or captured.
 
-Shapes: B rows of a micro-batch, T tokens of a row, V vocabulary. A batch is a dict of int64 tensors ``[B, T]``:
+Shapes: B rows of a micro-batch, T positions of its rows (all of a row, or fewer where the job pads to the longest
+row), V vocabulary. A batch is a dict of int64 tensors ``[B, T]``:
 ``input_ids``, ``labels`` (already shifted; -100 carries no loss), ``position_ids``, ``segment_ids``.
 Weights are dicts by parameter name. Nothing is changed in place.
 """

@@ -7,15 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
-__all__ = ["IGNORED", "Counts", "PreparedData", "Row", "collate"]
+__all__ = ["IGNORED", "Counts", "Padding", "PreparedData", "Row", "batch_length", "collate"]
 
 IGNORED = -100
 """Label of a position without loss: what ``torch.nn.functional.cross_entropy`` ignores by default."""
+
+Padding = Literal["full", "longest"]
+"""What the rows of a micro-batch are padded to, as ``data.padding`` of a job names it."""
 
 IntArray = npt.NDArray[np.int64]
 _FIELDS = ("input_ids", "labels", "position_ids", "segment_ids")
@@ -37,7 +41,7 @@ class Row:
     slices: tuple[str, ...]
     """Slice of each segment but the padding."""
     tokens: int
-    """Positions that hold samples; the other ``T - tokens`` are padding."""
+    """Positions that hold samples, the first ones; the other ``T - tokens`` are padding."""
 
     @property
     def loss_tokens(self) -> int:
@@ -74,12 +78,27 @@ class PreparedData:
     counts: Counts
 
 
-def collate(rows: Sequence[Row]) -> dict[str, torch.Tensor]:
-    """A batch: ``input_ids``, ``labels``, ``position_ids``, ``segment_ids``, each int64 of shape [B, T].
+def batch_length(rows: Sequence[Row], padding: Padding) -> int:
+    """Positions of a micro-batch's rows: all T of them, or those that its longest row uses.
 
     Raises:
         ValueError: if there are no rows.
     """
     if not rows:
         raise ValueError("a batch needs at least one row")
-    return {name: torch.from_numpy(np.stack([getattr(row, name) for row in rows])) for name in _FIELDS}
+    return len(rows[0].input_ids) if padding == "full" else max(row.tokens for row in rows)
+
+
+def collate(rows: Sequence[Row], padding: Padding = "full") -> dict[str, torch.Tensor]:
+    """A batch: ``input_ids``, ``labels``, ``position_ids``, ``segment_ids``, each int64 of shape [B, L].
+
+    L is ``batch_length(rows, padding)``. What is cut off is padding: no position in it carries loss, and none that
+    stays may look at it.
+
+    Raises:
+        ValueError: if there are no rows.
+    """
+    length = batch_length(rows, padding)
+    return {
+        name: torch.from_numpy(np.stack([getattr(row, name)[:length] for row in rows])) for name in _FIELDS
+    }
