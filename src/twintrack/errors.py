@@ -28,6 +28,7 @@ import difflib
 from collections.abc import Iterable
 
 __all__ = [
+    "COMPILE_ERRORS",
     "CacheError",
     "CatalogueError",
     "CheckpointError",
@@ -131,6 +132,10 @@ class UnsupportedOperator(CompileError):
 
 class RecompileLimit(CompileError):
     """One function asked for more programs than the limit allows."""
+
+
+COMPILE_ERRORS = frozenset(kind.__name__ for kind in (CompileError, UnsupportedOperator, RecompileLimit))
+"""Names of the errors by which a graph is refused, as events hold them."""
 
 
 class RunFailed(TwintrackError):

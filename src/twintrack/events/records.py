@@ -271,6 +271,8 @@ class LegEnded(Event):
     reason: Literal["done", "polite", "signal", "error"]
     step: int
     message: str = ""
+    error: str = ""
+    """Class of the error in ``twintrack.errors``."""
 
 
 class RunDone(Event):

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from twintrack.clock import Clock
-from twintrack.errors import Interrupted, RunFailed, RunFolderError, TwintrackError, UserError
+from twintrack.errors import COMPILE_ERRORS, Interrupted, RunFailed, RunFolderError, TwintrackError, UserError
 from twintrack.events import AnyEvent, LegEnded, LegStarted, RunDone, StepDone, StopMade, read_events
 from twintrack.job.load import LoadedJob
 from twintrack.job.records import Job
@@ -75,6 +75,8 @@ def begin(loaded: LoadedJob, folder: Path, fs: FileSystem) -> None:
 def discard_unused(folder: Path, fs: FileSystem) -> bool:
     """Remove a run folder in which no step was done, so that a refused job leaves nothing behind.
 
+    A graph that the track could not compile is a finding, on which a decision rests, and is kept.
+
     Returns:
         Whether it was removed.
 
@@ -83,7 +85,8 @@ def discard_unused(folder: Path, fs: FileSystem) -> bool:
     """
     manifest = read_manifest(folder, fs)
     kinds: tuple[RunKind, ...] = ("reference", "interrupted")
-    if any(_last_step(TrackRun(folder, track, kind)) for track in manifest.tracks for kind in kinds):
+    runs = [TrackRun(folder, track, kind) for track in manifest.tracks for kind in kinds]
+    if any(_last_step(run) or _not_compiled(run) for run in runs):
         return False
     with storage_errors(folder, "remove the unused run folder"):
         fs.remove(folder)
@@ -304,6 +307,14 @@ def _last_step(run: TrackRun) -> int:
     if not run.events.exists():
         return 0
     return max((e.step for e in read_events(run.events) if isinstance(e, StepDone)), default=0)
+
+
+def _not_compiled(run: TrackRun) -> bool:
+    """Whether a process ended because its graph could not be compiled."""
+    if not run.events.exists():
+        return False
+    ends = [event.error for event in read_events(run.events) if isinstance(event, LegEnded)]
+    return not COMPILE_ERRORS.isdisjoint(ends)
 
 
 def _after_hard_stop(events: list[AnyEvent]) -> bool:

@@ -45,7 +45,7 @@ from twintrack.job.records import Job, TrackSlot
 from twintrack.pilot.drills import Drills, pending_stop
 from twintrack.pilot.folders import RunKind, TrackRun
 from twintrack.pilot.manifest import read_manifest
-from twintrack.storage import FileLock, FileSystem, LocalFileSystem
+from twintrack.storage import FileLock, FileSystem, LocalFileSystem, digest_bytes
 from twintrack.storage.faults import KillingFileSystem
 from twintrack.tracks import TRACKS, Services, Settings, Track
 from twintrack.training.adapter import Adapted, adapt
@@ -135,7 +135,7 @@ class _Leg:
         try:
             return self._run()
         except TwintrackError as error:
-            self.emit(LegEnded(reason="error", step=0, message=str(error)))
+            self.emit(LegEnded(reason="error", step=0, message=str(error), error=type(error).__name__))
             raise
 
     def _run(self) -> Outcome:
@@ -288,8 +288,11 @@ def _signals(drills: Drills) -> Iterator[None]:
 
 
 def _environment() -> dict[str, str]:
+    """Versions, and who ran it: a digest of user and machine tells two people apart without naming them."""
+    who = f"{os.getuid()}@{platform.node()}"
     return {
         "twintrack": twintrack.__version__,
+        "operator": digest_bytes(who.encode())[:8],
         "python": platform.python_version(),
         "torch": torch.__version__,
         "transformers": transformers.__version__,

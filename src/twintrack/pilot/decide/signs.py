@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from twintrack.errors import COMPILE_ERRORS
 from twintrack.pilot.decide.evidence import Evidence, TrackEvidence
 from twintrack.pilot.decide.records import Figure, Sign
 from twintrack.pilot.summary_records import Failure
@@ -51,7 +52,7 @@ def _compilation(evidence: Evidence) -> Sign:
         return _stop(name, None, "no run on the Trainium side")
     for one in tracks:
         for run in one.runs:
-            died = [leg for leg in run.legs if leg.how == "error" and leg.error.endswith(_COMPILE_ERRORS)]
+            died = [leg for leg in run.legs if leg.how == "error" and leg.error in COMPILE_ERRORS]
             if died:
                 return _stop(name, True, f"{one.label}/{run.run}: {died[-1].message}")
     shares = [
@@ -74,9 +75,6 @@ def _compilation(evidence: Evidence) -> Sign:
                 figures,
             )
     return _stop(name, False, "every core operator was compiled", figures)
-
-
-_COMPILE_ERRORS = ("CompileError", "UnsupportedOperator", "RecompileLimit")
 
 
 def _cache(evidence: Evidence) -> Sign:
