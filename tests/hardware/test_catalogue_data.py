@@ -226,6 +226,8 @@ def test_every_source_is_used():
     used = {price.detail.source for price in CATALOGUE.all_prices}
     used |= {claim.source for item in CATALOGUE.disagreements for claim in item.claims}
     used |= {detail.source for record in RECORDS for detail in record.details.values()}
+    used |= {row.detail.source for row in (*CATALOGUE.throughputs, *CATALOGUE.storage_prices)}
+    used |= {fact.source for fact in CATALOGUE.software}
 
     assert {source.key for source in CATALOGUE.sources.values() if source not in used} == set()
 

@@ -15,7 +15,10 @@ from twintrack.hardware.chips import Chip
 from twintrack.hardware.machines import Instance, Link, Server
 from twintrack.hardware.reading import read_records
 from twintrack.hardware.records import Disagreement, Price, PriceModel, Source
+from twintrack.hardware.software import SupportFact
+from twintrack.hardware.storage_prices import StoragePrice
 from twintrack.hardware.table import parse_date
+from twintrack.hardware.throughputs import Throughput
 
 __all__ = ["Catalogue", "load_catalogue", "parse_catalogue"]
 
@@ -33,6 +36,12 @@ class Catalogue:
     servers: Mapping[str, Server]
     all_prices: tuple[Price, ...]
     disagreements: tuple[Disagreement, ...]
+    throughputs: tuple[Throughput, ...]
+    """Published training speeds, in the order of the data files."""
+    software: tuple[SupportFact, ...]
+    """What is published about the support of each side's software."""
+    storage_prices: tuple[StoragePrice, ...]
+    """Dated prices of storage and of data transfer."""
 
     def chip(self, name: str) -> Chip:
         """The chip of this name.
@@ -155,6 +164,9 @@ def parse_catalogue(files: Mapping[str, str]) -> Catalogue:
         servers=MappingProxyType(records.servers),
         all_prices=tuple(records.prices),
         disagreements=tuple(records.disagreements),
+        throughputs=tuple(records.throughputs),
+        software=tuple(records.software),
+        storage_prices=tuple(records.storage_prices),
     )
 
 

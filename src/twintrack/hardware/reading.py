@@ -1,7 +1,7 @@
 """From the text of the data files to checked records.
 
-A data file may hold any of the top tables ``source``, ``chip``, ``link``, ``instance``, ``server``, ``price``
-and ``disagreement``. References between records are checked here, the shape of one table by ``Table``.
+A data file may hold any of the top tables named in ``_TOP``. References between records are checked here, the shape of
+one table by ``Table``.
 """
 
 from __future__ import annotations
@@ -16,12 +16,26 @@ from twintrack.errors import CatalogueError, nearest
 from twintrack.hardware.chips import Chip
 from twintrack.hardware.machines import Instance, Link, Machine, Server
 from twintrack.hardware.records import Claim, Detail, Disagreement, Price, PriceModel, Record, Source, Status
+from twintrack.hardware.software import SupportFact, read_support_fact
+from twintrack.hardware.storage_prices import StoragePrice, read_storage_price
 from twintrack.hardware.table import Table
+from twintrack.hardware.throughputs import Throughput, read_throughput
 from twintrack.quantity import Quantity
 
 __all__ = ["Records", "read_records"]
 
-_TOP = ("chip", "disagreement", "instance", "link", "price", "server", "source")
+_TOP = (
+    "chip",
+    "disagreement",
+    "instance",
+    "link",
+    "price",
+    "server",
+    "software",
+    "source",
+    "storage_price",
+    "throughput",
+)
 _FROM_CHIP = {
     "hbm_capacity_gib": ("hbm_capacity_gib", 1),
     "hbm_bandwidth_tb_per_s": ("hbm_bandwidth_tb_per_s", 1),
@@ -47,6 +61,9 @@ class Records:
     servers: dict[str, Server] = field(default_factory=dict)
     prices: list[Price] = field(default_factory=list)
     disagreements: list[Disagreement] = field(default_factory=list)
+    throughputs: list[Throughput] = field(default_factory=list)
+    software: list[SupportFact] = field(default_factory=list)
+    storage_prices: list[StoragePrice] = field(default_factory=list)
 
 
 def read_records(files: Mapping[str, str]) -> Records:
@@ -70,6 +87,12 @@ def read_records(files: Mapping[str, str]) -> Records:
         records.prices.extend(_price(table, records) for table in top.tables("price"))
     for top in tables.values():
         records.disagreements.extend(_disagreement(table, records) for table in top.tables("disagreement"))
+        for table in top.tables("throughput"):
+            records.throughputs.append(read_throughput(table, records.chips, records.sources))
+        for table in top.tables("software"):
+            records.software.append(read_support_fact(table, records.sources))
+        for table in top.tables("storage_price"):
+            records.storage_prices.append(read_storage_price(table, records.sources))
     _check_unique_names(records)
     return records
 
@@ -245,12 +268,14 @@ def _check_unique_names(records: Records) -> None:
                     "a lower-case name used once", found=found, where=f"{kind}.{name}", remedy="rename one"
                 )
             seen[name] = kind
-    keys = [item.key for item in records.disagreements]
-    for key in keys:
-        if keys.count(key) > 1:
-            raise CatalogueError(
-                "each disagreement once",
-                found=key,
-                where=f"disagreement.{key}",
-                remedy="remove one of the two",
-            )
+    keyed: dict[str, list[str]] = {
+        "disagreement": [item.key for item in records.disagreements],
+        "throughput": [item.key for item in records.throughputs],
+        "software": [item.key for item in records.software],
+    }
+    for kind, keys in keyed.items():
+        for key in keys:
+            if keys.count(key) > 1:
+                raise CatalogueError(
+                    f"each {kind} once", found=key, where=f"{kind}.{key}", remedy="remove one of the two"
+                )

@@ -13,7 +13,7 @@ from typing import Any
 
 from twintrack.errors import CatalogueError, nearest
 from twintrack.hardware.records import Detail, Source, Status
-from twintrack.quantity import Provenance, Quantity
+from twintrack.quantity import Error, Provenance, Quantity
 
 __all__ = ["Table", "parse_date"]
 
@@ -87,6 +87,36 @@ class Table:
         if not isinstance(value, list) or not all(type(item) is int and item > 0 for item in value):
             raise self._error("a list of positive whole numbers", value, key)
         return tuple(value)
+
+    def count(self, key: str) -> int:
+        """A positive whole number."""
+        value = self._take(key, "a whole number")
+        if type(value) is not int or value < 1:
+            raise self._error("a positive whole number", value, key)
+        return value
+
+    def count_or_none(self, key: str) -> int | None:
+        """A positive whole number, ``None`` where the key is absent."""
+        return self.count(key) if self.has(key) else None
+
+    def flag(self, key: str) -> bool | None:
+        """True or false, ``None`` where the key is absent."""
+        if not self.has(key):
+            return None
+        value = self._take(key, "true or false")
+        if not isinstance(value, bool):
+            raise self._error("true or false", value, key)
+        return value
+
+    def error(self, key: str) -> Error | None:
+        """How far off a figure may be, ``{ low, high, basis }`` as fractions of it; ``None`` where absent."""
+        if not self.has(key):
+            return None
+        entry = self.table(key)
+        low, high = (entry._fraction(name) for name in ("low", "high"))
+        basis = entry.text("basis")
+        entry.close()
+        return Error(low, high, basis)
 
     def choice(self, key: str, allowed: Iterable[str]) -> str:
         """A text that is one of ``allowed``; the nearest is offered otherwise."""
@@ -173,6 +203,12 @@ class Table:
         if whole and not isinstance(value, int):
             raise self._error("a whole number, because the unit counts things", value, key)
         return value
+
+    def _fraction(self, key: str) -> float:
+        value = self._take(key, "a fraction")
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < math.inf:
+            raise self._error("a fraction from 0, finite", value, key)
+        return float(value)
 
     def _take(self, key: str, what: str) -> object:
         if not self.has(key):
