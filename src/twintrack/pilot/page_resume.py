@@ -32,6 +32,7 @@ _ENDS: dict[str, Status] = {
     "error": Status("error", "bad"),
     "killed": Status("killed"),
     "lost": Status("lost", "warn"),
+    "untold": Status("not told", "warn"),
 }
 
 
@@ -41,7 +42,8 @@ def resume(summary: Summary) -> Section:
     runs = [run for track in summary.tracks for run in track.runs]
     if not runs:
         return Section("Checkpoints and resume", (Callout("warn", "No run is on record"),))
-    blocks.append(_by_time(runs))
+    if any(run.legs and run.legs[0].started.known for run in runs):
+        blocks.append(_by_time(runs))
     interrupted = [track.interrupted for track in summary.tracks if track.interrupted is not None]
     if interrupted:
         blocks.append(_by_step(interrupted))
@@ -56,7 +58,8 @@ def _sources(runs: list[RunSummary]) -> str:
 
 
 def _by_time(runs: list[RunSummary]) -> Timeline:
-    lanes = tuple(Lane(f"{run.track} · {run.run}", _time_spans(run), _time_marks(run)) for run in runs)
+    timed = [run for run in runs if run.legs and run.legs[0].started.known]
+    lanes = tuple(Lane(f"{run.track} · {run.run}", _time_spans(run), _time_marks(run)) for run in timed)
     return Timeline(
         "Runs over time",
         "seconds since the run began",
@@ -78,7 +81,9 @@ def _by_time(runs: list[RunSummary]) -> Timeline:
 def _time_spans(run: RunSummary) -> tuple[Span, ...]:
     spans = []
     for leg in run.legs:
-        start, end = leg.started.require(), leg.ended.require()
+        if leg.started.value is None or leg.ended.value is None:
+            continue
+        start, end = leg.started.value, leg.ended.value
         ready = end if leg.first_step_done.value is None else leg.first_step_done.value
         label = f"{run.track} · {run.run}, process {leg.number}"
         spans.append(Span(start, ready, f"{label}: before the first step", "start"))
@@ -101,11 +106,15 @@ def _ending(leg: LegSummary) -> Status:
 
 
 def _time_marks(run: RunSummary) -> tuple[Mark, ...]:
-    marks = [Mark(stop.at.require(), f"{stop.kind} after step {stop.step}", "stop") for stop in run.stops]
+    marks = [
+        Mark(stop.at.value, f"{stop.kind} after step {stop.step}", "stop")
+        for stop in run.stops
+        if stop.at.value is not None
+    ]
     marks += [
-        Mark(leg.started.require(), f"process {leg.number} resumes from step {leg.resumed_from}", "resume")
+        Mark(leg.started.value, f"process {leg.number} resumes from step {leg.resumed_from}", "resume")
         for leg in run.legs
-        if leg.resumed_from is not None
+        if leg.resumed_from is not None and leg.started.value is not None
     ]
     for one in run.checkpoints:
         if one.started.value is None:

@@ -10,7 +10,7 @@ from twintrack.pilot.summary_parts import Check, Curve
 from twintrack.pilot.summary_records import Comparison, ResumeCheck, RunSummary
 from twintrack.quantity import Provenance, Quantity
 
-__all__ = ["compare_runs", "compare_tracks", "repeats"]
+__all__ = ["compare_runs", "compare_tracks", "matched", "repeats"]
 
 
 def _same(first: object, second: object) -> bool:
@@ -62,20 +62,23 @@ def repeats(events: Sequence[AnyEvent], ledger: Ledger) -> Check:
 def _step_difference(first: StepDone, second: StepDone) -> str:
     for name in ("loss", "gradient_norm", "learning_rate"):
         a, b = getattr(first, name), getattr(second, name)
-        if not _same(a, b):
+        if None not in (a, b) and not _same(a, b):
             return f"step {first.step}: {name} {a!r} in leg {first.leg}, {b!r} in leg {second.leg}"
     for name in ("sample_ids", "tokens", "loss_tokens"):
-        if getattr(first, name) != getattr(second, name):
+        told = getattr(first, name), getattr(second, name)
+        if None not in told and [] not in told and told[0] != told[1]:
             return f"step {first.step}: {name} differ between leg {first.leg} and leg {second.leg}"
     return ""
 
 
 def _points(curve: Curve) -> dict[Hashable, object]:
-    return {f"step {step}": value for step, value in zip(curve.steps, curve.values, strict=True)}
+    points = zip(curve.steps, curve.means, curve.values, strict=True)
+    return {f"step {s}" if n == 1 else f"{n} steps up to step {s}": value for s, n, value in points}
 
 
 def _sample_ids(run: RunSummary) -> dict[Hashable, object]:
-    return {f"step {step}": ids for step, ids in zip(run.loss.steps, run.sample_ids, strict=True)}
+    """Sample ids of the steps whose ids are on record."""
+    return {f"step {step}": ids for step, ids in zip(run.loss.steps, run.sample_ids, strict=True) if ids}
 
 
 def _evaluations(run: RunSummary) -> dict[Hashable, object]:
@@ -92,7 +95,7 @@ def _answers(run: RunSummary) -> dict[Hashable, object]:
 
 
 def _state(run: RunSummary) -> dict[Hashable, object]:
-    return {"the end": run.end.state_digest} if run.end else {}
+    return {"the end": run.end.state_digest} if run.end and run.end.state_digest else {}
 
 
 def compare_runs(reference: RunSummary | None, interrupted: RunSummary | None) -> ResumeCheck:
@@ -116,6 +119,8 @@ def compare_runs(reference: RunSummary | None, interrupted: RunSummary | None) -
     wrong = [check for check in checks if check.identical is False]
     if wrong:
         return ResumeCheck(False, f"{wrong[0].name}: {wrong[0].detail}", tuple(checks))
+    if not b.restarts.known:
+        return ResumeCheck(None, "the imported log does not say whether it was interrupted", tuple(checks))
     if not b.restarts.value:
         return ResumeCheck(None, "the interrupted run was never interrupted", tuple(checks))
     unknown = [check for check in checks if check.identical is None]
@@ -130,20 +135,53 @@ def _relative(first: float, second: float) -> float:
     return abs(first - second) / largest if largest else 0.0
 
 
+def matched(first: Curve, second: Curve) -> tuple[tuple[int, float, float], ...]:
+    """Step and both values of each point that two curves can be compared at, in the order of ``first``.
+
+    Points of one step that are means of equally many steps are compared as they are. Where one is a mean of more, the
+    other's values of those very steps are averaged, if all are on record; a point that finds no partner is left out.
+    """
+    left, right = _by_step(first), _by_step(second)
+    found = []
+    for step in sorted(left.keys() & right.keys()):
+        (a, many), (b, others) = left[step], right[step]
+        if many != others:
+            wide = max(many, others)
+            a_mean, b_mean = _mean(left, step, wide), _mean(right, step, wide)
+            if a_mean is None or b_mean is None:
+                continue
+            a, b = a_mean, b_mean
+        found.append((step, a, b))
+    return tuple(found)
+
+
+def _by_step(curve: Curve) -> dict[int, tuple[float, int]]:
+    points = zip(curve.steps, curve.values, curve.means, strict=True)
+    return {step: (value, count) for step, value, count in points}
+
+
+def _mean(points: Mapping[int, tuple[float, int]], step: int, count: int) -> float | None:
+    """Mean over ``count`` steps up to ``step``, from the points that tell of exactly those."""
+    total, left = 0.0, count
+    while left > 0 and (point := points.get(step - (count - left))) is not None:
+        value, width = point
+        total, left = total + value * width, left - width
+    return total / count if left == 0 else None
+
+
 def compare_tracks(first: RunSummary, second: RunSummary, tolerance: float) -> Comparison:
     """Loss curves of two reference runs: ``|a - b| / max(|a|, |b|)`` by step, against the job's tolerance."""
-    formula = f"|a − b| / max(|a|, |b|) of the losses in {first.events} and {second.events}"
-    theirs = dict(zip(second.loss.steps, second.loss.values, strict=True))
-    both = [(s, v) for s, v in zip(first.loss.steps, first.loss.values, strict=True) if s in theirs]
-    steps = tuple(step for step, _ in both)
-    values = tuple(_relative(value, theirs[step]) for step, value in both)
+    formula = f"|a − b| / max(|a|, |b|) of the losses in {first.source} and {second.source}"
+    both = matched(first.loss, second.loss)
+    steps = tuple(step for step, _, _ in both)
+    values = tuple(_relative(a, b) for _, a, b in both)
     limit = Quantity(tolerance, "", Provenance.ASSUMED, "the job's tolerances.loss")
-    whole = bool(steps) and len(steps) == len(first.loss.steps) == len(second.loss.steps)
+    whole = bool(steps) and first.loss.covered == second.loss.covered == _reach(both, first.loss, second.loss)
     largest = max(values, default=None)
     return Comparison(
         first=first.track,
         second=second.track,
-        largest=Quantity.unknown("", f"no step in both {first.events} and {second.events}")
+        largest=Quantity.unknown("", f"no step in both {first.source} and {second.source}")
         if largest is None
         else Quantity(largest, "", Provenance.DERIVED, f"largest {formula}", rests_on=Provenance.MEASURED),
         at_step=None if largest is None else steps[values.index(largest)],
@@ -155,6 +193,13 @@ def compare_tracks(first: RunSummary, second: RunSummary, tolerance: float) -> C
     )
 
 
+def _reach(both: Sequence[tuple[int, float, float]], first: Curve, second: Curve) -> frozenset[int]:
+    """Every step that the compared points tell of."""
+    left, right = _by_step(first), _by_step(second)
+    spans = ((step, max(left[step][1], right[step][1])) for step, _, _ in both)
+    return frozenset(step - back for step, count in spans for back in range(count))
+
+
 def _evaluation_difference(first: RunSummary, second: RunSummary) -> Quantity:
     if not first.evaluations or not second.evaluations:
         return Quantity.unknown("", "no evaluation in one of the runs")
@@ -164,7 +209,7 @@ def _evaluation_difference(first: RunSummary, second: RunSummary) -> Quantity:
     return Quantity.derived(
         _relative(a.loss.require(), b.loss.require()),
         "",
-        f"|a − b| / max(|a|, |b|) of the evaluation losses in {first.events} and {second.events}",
+        f"|a − b| / max(|a|, |b|) of the evaluation losses in {first.source} and {second.source}",
         [a.loss, b.loss],
         conditions=f"step {a.step}",
     )
