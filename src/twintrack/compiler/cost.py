@@ -58,6 +58,8 @@ class Work:
     """FLOPs of host calls: 1 per element of their results, for want of a rule."""
     unfused: tuple[tuple[str, int, int, int], ...] = ()
     """Per distinct cost: peak type, FLOPs, bytes, how often."""
+    bytes: Counter[str] = field(default_factory=Counter)
+    """Bytes read and written by operator name; their sum is ``operator_bytes``."""
 
     @property
     def total_flops(self) -> int:
@@ -82,6 +84,7 @@ class Work:
             self.host + other.host,
             self.host_flops + other.host_flops,
             tuple((*key, times) for key, times in merged.items()),
+            self.bytes + other.bytes,
         )
 
 
@@ -135,7 +138,15 @@ def _operator_work(op: Operator, types: Sequence[TensorType], read: Sequence[int
         flops = sum(t.numel for t in results)
         place = Counter({f"{op.attributes['aten']} ({op.line})": 1})
         return Work(
-            Counter({op.name: flops}), Counter(), 0, nbytes, counts, place, flops, (("bf16", 0, nbytes, 1),)
+            Counter({op.name: flops}),
+            Counter(),
+            0,
+            nbytes,
+            counts,
+            place,
+            flops,
+            (("bf16", 0, nbytes, 1),),
+            Counter({op.name: nbytes}),
         )
     spec = OPERATORS[op.name]
     flops = spec.flops(operands, results[0])
@@ -148,6 +159,7 @@ def _operator_work(op: Operator, types: Sequence[TensorType], read: Sequence[int
         nbytes,
         counts,
         unfused=((dtype, flops, nbytes, 1),),
+        bytes=Counter({op.name: nbytes}),
     )
 
 

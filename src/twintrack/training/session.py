@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import inspect
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -26,7 +26,7 @@ from twintrack.training.model import LoadedModel
 from twintrack.training.sampler import Sampler
 from twintrack.training.step import Step
 
-__all__ = ["Programs", "Progress", "Reason", "Session", "open_session", "state_digest"]
+__all__ = ["Programs", "Progress", "Reason", "Session", "in_evaluation", "open_session", "state_digest"]
 
 Tensors = dict[str, Tensor]
 Reason = Literal["steps", "evaluation_loss"]
@@ -178,14 +178,14 @@ def open_session(
         track.compile("gradients", step.gradients, layers=step.layers, key=key),
         track.compile("accumulate", step.accumulate, key=key),
         track.compile("update", step.update, key=key),
-        track.compile("evaluate", _in_evaluation(model, step.evaluate), layers=step.layers, key=key),
-        track.compile("next_tokens", _in_evaluation(model, step.next_tokens), layers=step.layers, key=key),
+        track.compile("evaluate", in_evaluation(model, step.evaluate), layers=step.layers, key=key),
+        track.compile("next_tokens", in_evaluation(model, step.next_tokens), layers=step.layers, key=key),
     )
     return Session(job, track, data, loaded, adapted, frozen, programs, keys)
 
 
-def _in_evaluation(model: nn.Module, function: Any) -> Any:
-    """The function, run with dropout off."""
+def in_evaluation(model: nn.Module, function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function, run with dropout off; the model's mode comes back after each call."""
 
     def run(*arguments: Any) -> Any:
         training = model.training

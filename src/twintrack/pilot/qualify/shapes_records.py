@@ -164,6 +164,9 @@ class GraphOperators:
     rules: Mapping[str, Rule]
     """What the software Trainium2 does with each overload: it has a rule; it takes it apart into operators that have
     one; it runs on the host, where the job allows it; nothing."""
+    host: tuple[str, ...]
+    """Overloads that the captured programs leave to the host, after what can be taken apart was; none where all of
+    the work is under the rules."""
 
 
 @dataclass(frozen=True, slots=True)
