@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import re
+from dataclasses import replace
 from importlib import resources
 
 import pytest
@@ -87,3 +88,20 @@ def test_a_spoiled_fact_is_refused_and_the_refusal_names_the_key(old, new, where
         parse_catalogue({**FILES, "software.toml": text.replace(old, new, 1)})
 
     assert caught.value.where.endswith(where)
+
+
+@pytest.mark.parametrize(
+    ("since", "until", "day", "status"),
+    [
+        ("2026-03", "2026-05", "2026-02-28", SupportStatus.UNKNOWN),
+        ("2026-03", "2026-05", "2026-03-01", SupportStatus.MAINTENANCE),
+        ("2026-03", "2026-05", "2026-05-31", SupportStatus.MAINTENANCE),
+        ("2026-03", "2026-05", "2026-06-01", SupportStatus.ENDED),
+        (None, "2026", "2026-12-31", SupportStatus.MAINTENANCE),
+        (None, None, "1999-01-01", SupportStatus.MAINTENANCE),
+    ],
+)
+def test_a_date_of_a_month_or_a_year_lasts_to_its_last_day(since, until, day, status):
+    fact = replace(FACTS["nxd-training-maintenance"], since=since, until=until)
+
+    assert fact.status_on(datetime.date.fromisoformat(day)) is status
