@@ -1,16 +1,18 @@
 """Layouts of checkpoints as pure functions of named tensors: names, rotary order, shards, optimizer state."""
 
+from twintrack.pilot.convert.layouts.adamw import adamw_state_dict, from_adamw, plain_adamw, restore_adamw
+from twintrack.pilot.convert.layouts.bits import same_bits
+from twintrack.pilot.convert.layouts.checks import KeyProblem, check_keys, key_problems
 from twintrack.pilot.convert.layouts.files import SHARDS, ShardedCheckpoint, read_shards, write_shards
 from twintrack.pilot.convert.layouts.geometry import Geometry, Place, place_of
+from twintrack.pilot.convert.layouts.layout import Layout, Plan, Shard
 from twintrack.pilot.convert.layouts.names import (
-    KeyProblem,
-    check_keys,
+    GROUPS,
     drop_tied_head,
     expected_keys,
     expected_names,
     from_peft,
     hub_key,
-    key_problems,
     own_name,
     peft_key,
     to_hub,
@@ -20,17 +22,14 @@ from twintrack.pilot.convert.layouts.names import (
 from twintrack.pilot.convert.layouts.optimizer import (
     OPTIMIZER,
     OptimizerState,
-    adamw_state_dict,
-    from_adamw,
     optimizer_bytes,
-    plain_adamw,
     read_optimizer,
-    restore_adamw,
 )
 from twintrack.pilot.convert.layouts.rotary import Rotary, permute_rotary, permute_rows, rotary_rows
-from twintrack.pilot.convert.layouts.shards import Layout, Shard, Shards, join, shard_shapes, split
+from twintrack.pilot.convert.layouts.shards import Shards, join, shard_shapes, split
 
 __all__ = [
+    "GROUPS",
     "OPTIMIZER",
     "SHARDS",
     "Geometry",
@@ -38,6 +37,7 @@ __all__ = [
     "Layout",
     "OptimizerState",
     "Place",
+    "Plan",
     "Rotary",
     "Shard",
     "ShardedCheckpoint",
@@ -63,6 +63,7 @@ __all__ = [
     "read_shards",
     "restore_adamw",
     "rotary_rows",
+    "same_bits",
     "shard_shapes",
     "split",
     "to_hub",
