@@ -23,6 +23,7 @@ __all__ = ["COMMANDS", "group", "run"]
 COMMANDS = {
     "cache": "look at, verify and prune the compile cache",
     "checkpoint": "list, verify and show checkpoints",
+    "convert": "a checkpoint to another layout and back, with proof",
     "hardware": "chips, instances, servers, links and prices, with their sources",
     "init": "write a commented job file to start from",
     "job": "show what a job file means, or its JSON Schema",

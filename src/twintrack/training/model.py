@@ -23,7 +23,7 @@ from twintrack.training.hub import fetch_snapshot, is_hub_name
 from twintrack.training.packaged import PREFIX, keep_converted, package_file
 from twintrack.training.weights import check_tensors, digest_files, digest_model, read_config, weight_files
 
-__all__ = ["LoadedModel", "Progress", "check_fits", "load_model"]
+__all__ = ["LoadedModel", "Progress", "check_fits", "load_model", "model_folder"]
 
 Progress = Callable[[str, float | None], None]
 """Told what is being done and, where known, the share of it that is done."""
@@ -95,6 +95,18 @@ def load_model(
         model = _load_weights(found.folder, dtype, attention)
         tokenizer = _load_tokenizer(found.folder, config)
     return LoadedModel(model, tokenizer, source.source, digest_model(config, digests), found.note)
+
+
+def model_folder(
+    source: Model,
+    base: Path,
+    *,
+    cache_root: Path,
+    fs: FileSystem,
+    progress: Progress = lambda _text, _share: None,
+) -> Path:
+    """The folder that ``load_model`` reads, for other programs to load; arguments and errors as there."""
+    return _find(source, base, cache_root, fs, progress).folder
 
 
 def check_fits(job: Job, config: LlamaConfig) -> None:

@@ -1,0 +1,383 @@
+"""From a state to a folder for others, and to the proof that they can use it.
+
+The folder is built beside its place under a name that says so, tried out in another process, marked by ``proof.json``
+and then renamed: it is whole or absent, and what failed its proof says that itself.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+import twintrack
+from twintrack.clock import Clock
+from twintrack.errors import CheckpointError, JobError, StorageError
+from twintrack.job.digest import job_digest
+from twintrack.job.records import Job
+from twintrack.pilot.convert.checks import tensor_digests
+from twintrack.pilot.convert.layouts import Geometry, Layout, OptimizerState
+from twintrack.pilot.convert.ours import Ours, merged_weights, open_ours
+from twintrack.pilot.convert.probe import Answers, Probe, make_probe, write_answers, write_probe
+from twintrack.pilot.convert.proof import Request
+from twintrack.pilot.convert.records import PROOF, Check, Proof
+from twintrack.pilot.convert.sources import Source, open_source
+from twintrack.pilot.convert.targets import (
+    job_on,
+    run_state,
+    sampler_at,
+    write_adapter,
+    write_run,
+    write_sharded,
+    write_whole_model,
+)
+from twintrack.pilot.convert.trial import try_out
+from twintrack.pilot.watch import Stage
+from twintrack.storage import FileSystem, digest_file, storage_errors, write_json_atomic
+from twintrack.tracks import choose
+from twintrack.tracks.base import COMPUTE_DTYPES
+from twintrack.training.checkpoint import TrainingState
+from twintrack.training.data import PreparedData, prepare
+from twintrack.training.sampler import Sampler
+
+__all__ = ["STAGES", "Conversion", "Wish", "World", "convert"]
+
+STAGES = 8
+"""Steps that the display counts."""
+_EXACT_LIMIT = 1e-4
+"""Relative difference from a recorded loss that another program's float32 may have; bf16 has the job's tolerance."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What is asked for."""
+
+    source: str
+    to: Literal["peft", "hf", "twintrack"]
+    out: Path
+    job: tuple[Job, Path] | None = None
+    """Job and folder of its file, for folders that do not say it themselves."""
+    dtype: Literal["fp32", "bf16"] = "fp32"
+    """Of the weights in ``peft`` and ``hf`` folders."""
+    track: str | None = None
+    """On which a ``twintrack`` run goes on; none: the source's, else the first that the machine has."""
+    fresh_optimizer: bool = False
+    """Whether a folder without optimizer state may begin at step 0."""
+    layout: Layout | None = None
+    """A sharded folder for this plan, instead of a run."""
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """What a conversion uses of the world around it."""
+
+    cache_root: Path
+    fs: FileSystem
+    clock: Clock
+    stage: Stage
+    trial: Callable[[Request, Path, Callable[[str], None]], tuple[Check, ...]] = try_out
+    """Tries a folder out: in a process of its own, unless a test has another way."""
+
+
+@dataclass(frozen=True, slots=True)
+class Conversion:
+    """What came of it."""
+
+    proof: Proof
+    remarks: tuple[str, ...]
+    record: Path | None
+    """Copy of the proof in the run's folder; none where there is no run, or it cannot be written."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Plan:
+    """Everything that is known before anything is written."""
+
+    wish: Wish
+    source: Source
+    ours: Ours
+    job: Job
+    state: TrainingState | None
+    """Of a run or of shards."""
+    weights: Mapping[str, Tensor]
+    """For others: trained tensors by our names, or the whole merged model's by the hub's."""
+    probe: Probe
+    answers: Answers
+    optimizer: bool
+    """Whether the folder must hold the optimizer's state."""
+    source_answers: Answers | None
+    """Of the source as it stands, where another program may have written it."""
+
+
+def convert(wish: Wish, world: World) -> Conversion:
+    """Convert and prove.
+
+    Raises:
+        UserError: if OUT is in use, the source cannot be read or does not go with its job, or a file system refuses;
+            nothing is left behind.
+        RunFailed: if the process that tries the folder out died.
+    """
+    note = _Notes(world.stage)
+    _require_free(wish.out, world.fs)
+    note("reading the source")
+    source = open_source(
+        wish.source,
+        job=wish.job,
+        cache_root=world.cache_root,
+        fs=world.fs,
+        fresh_optimizer=wish.fresh_optimizer,
+    )
+    plan = _plan(wish, source, world, note)
+    partial = wish.out.with_name(f".{wish.out.name}.{os.getpid()}.partial")
+    try:
+        note("writing")
+        _write(plan, partial, world)
+        files = _digests(partial, world.fs)
+        checks = _prove(plan, partial, world, note)
+        proof = Proof(
+            version=twintrack.__version__,
+            job_digest=job_digest(source.job),
+            source=source.label,
+            step=source.step,
+            to=wish.to,
+            files=files,
+            checks=checks,
+        )
+        write_json_atomic(world.fs, partial / PROOF, proof.model_dump(mode="json"))
+        _publish(partial, wish.out, world.fs)
+    except BaseException:
+        with contextlib.suppress(OSError):  # the first error is told; what stays is debris by its name
+            world.fs.remove(partial)
+        raise
+    record, remarks = _record(source, proof, world.fs)
+    return Conversion(proof, (*source.remarks, *remarks), record)
+
+
+class _Notes:
+    """Counts stages on the display."""
+
+    def __init__(self, stage: Stage) -> None:
+        self._stage, self._done = stage, -1
+
+    def __call__(self, text: str) -> None:
+        self._done += 1
+        self._stage.update(self._done, text)
+
+    def detail(self, text: str) -> None:
+        """Say more of the same stage."""
+        self._stage.update(None, text)
+
+
+def _require_free(out: Path, fs: FileSystem) -> None:
+    with storage_errors(out, "look at the folder"):
+        taken = fs.exists(out) and (not out.is_dir() or bool(fs.list(out)))
+        fs.make_folder(out.parent)
+    if taken:
+        raise StorageError(
+            "a new or empty folder",
+            found="a folder with files" if out.is_dir() else "a file",
+            where=str(out),
+            remedy="choose another folder; nothing is overwritten",
+        )
+
+
+def _plan(wish: Wish, source: Source, world: World, note: _Notes) -> _Plan:
+    _target_job(wish, source)  # what is wrong with it is said before anything is loaded
+    note("loading the base model")
+    ours = open_ours(
+        source.job,
+        source.base,
+        cache_root=world.cache_root,
+        fs=world.fs,
+        progress=lambda text, _share: note.detail(text),
+    )
+    note("preparing the next batches")
+    loaded = ours.loaded
+    data = prepare(source.job.data, source.base, loaded.tokenizer, seed=source.job.seed, pad_id=loaded.pad_id)
+    sampler, tokens = _position(source, data)
+    config = loaded.model.config
+    probe = make_probe(
+        source.job, config.vocab_size, config.max_position_embeddings, source.step, data, sampler
+    )
+    note("our own answers")
+    foreign = ours.ask(probe, source.weights, source.optimizer) if source.is_foreign else None
+    state, job = None, source.job
+    if wish.to == "twintrack":
+        job, begun = _target_job(wish, source), _optimizer_of(wish, source)
+        state = run_state(source, job, begun, sampler, tokens)
+        source = replace(source, optimizer=begun)
+    merged = wish.to == "hf" and source.job.lora is not None
+    optimizer = source.optimizer if not merged else None
+    weights = _shown(wish, source)
+    if merged:
+        whole = merged_weights(ours, {n: t.float() for n, t in weights.items()}, COMPUTE_DTYPES[wish.dtype])
+        exact = (
+            wish.dtype == "fp32"
+        )  # rounded weights are held against rounded ones, exact ones against the adapter
+        answers = ours.ask(probe, weights, None) if exact else ours.ask_merged(probe, whole)
+        weights = whole
+    else:
+        answers = ours.ask(probe, weights, optimizer)
+    return _Plan(wish, source, ours, job, state, weights, probe, answers, optimizer is not None, foreign)
+
+
+def _position(source: Source, data: PreparedData) -> tuple[Sampler, int]:
+    if source.values is not None:
+        return Sampler.from_state(source.values["sampler"]), int(source.values["tokens"])
+    return sampler_at(source.job, data, source.step)
+
+
+def _target_job(wish: Wish, source: Source) -> Job:
+    """The job of what is written: a run's has one track, and more steps than are done."""
+    if wish.to != "twintrack":
+        return source.job
+    if source.step > source.job.stop.steps:
+        raise JobError(
+            f"a job of at least {source.step} steps",
+            found=f"stop.steps = {source.job.stop.steps}",
+            where=source.label,
+            remedy="raise stop.steps in the job",
+        )
+    if wish.layout is not None:
+        return source.job
+    track = wish.track or (source.run.track if source.run is not None else None)
+    if track is None:
+        track = next(choice.track for choice in choose(source.job) if choice.track is not None)
+    return job_on(source.job, track)
+
+
+def _optimizer_of(wish: Wish, source: Source) -> OptimizerState:
+    if source.optimizer is not None:
+        return source.optimizer
+    if not wish.fresh_optimizer:
+        raise CheckpointError(
+            "optimizer.safetensors, to go on from",
+            found="none",
+            where=str(source.folder),
+            remedy="add it, or give --fresh-optimizer to begin at step 0 with these weights",
+        )
+    master = {name: tensor.float() for name, tensor in source.weights.items()}
+    zeros = {name: torch.zeros_like(tensor) for name, tensor in master.items()}
+    return OptimizerState(0, master, zeros, dict(zeros))
+
+
+def _shown(wish: Wish, source: Source) -> Mapping[str, Tensor]:
+    """Trained weights as the converted folder has them."""
+    exact = source.optimizer.master if source.optimizer is not None else source.weights
+    if wish.to == "twintrack" or wish.dtype == "fp32":
+        return {name: tensor.float() for name, tensor in exact.items()}
+    rounded = all(tensor.dtype is torch.bfloat16 for tensor in source.weights.values())
+    chosen = source.weights if rounded else exact  # a run may have rounded its masters in its own way
+    return {name: tensor.to(torch.bfloat16) for name, tensor in chosen.items()}
+
+
+def _write(plan: _Plan, folder: Path, world: World) -> None:
+    source, fs = plan.source, world.fs
+    if plan.wish.to == "peft":
+        write_adapter(plan.ours, source, plan.weights, folder, fs)
+    elif plan.wish.to == "hf":
+        write_whole_model(plan.ours, source, plan.weights, COMPUTE_DTYPES[plan.wish.dtype], folder, fs)
+    elif plan.state is not None and plan.wish.layout is not None:
+        geometry = Geometry.of(plan.ours.loaded.model.config)
+        write_sharded(source, plan.job, plan.state, geometry, plan.wish.layout, folder, fs)
+    elif plan.state is not None:
+        write_run(source, plan.job, plan.state, folder, world.clock, fs)
+
+
+def _digests(folder: Path, fs: FileSystem, prefix: str = "") -> dict[str, str]:
+    """SHA-256 of every file below a folder, by relative path."""
+    found: dict[str, str] = {}
+    for name in fs.list(folder):
+        path = folder / name
+        if path.is_dir():
+            found |= _digests(path, fs, f"{prefix}{name}/")
+        else:
+            found[f"{prefix}{name}"] = digest_file(path)
+    return found
+
+
+def _prove(plan: _Plan, folder: Path, world: World, note: _Notes) -> tuple[Check, ...]:
+    wish, source = plan.wish, plan.source
+    own: Literal["run", "shards"] = "run" if wish.layout is None else "shards"
+    fp32 = source.compute == "fp32"
+    with tempfile.TemporaryDirectory(prefix="twintrack-proof-") as name:
+        scratch = Path(name)
+        write_probe(scratch / "probe.safetensors", plan.probe)
+        write_answers(scratch / "answers.safetensors", plan.answers)
+        request = Request(
+            layout=wish.to if wish.to != "twintrack" else own,
+            folder=folder.absolute(),
+            model=source.model.absolute(),
+            job=plan.job,
+            base=source.base.absolute(),
+            cache_root=world.cache_root.absolute(),
+            probe=scratch / "probe.safetensors",
+            answers=scratch / "answers.safetensors",
+            types=(wish.dtype,),
+            step=source.step,
+            optimizer=plan.optimizer,
+            digests=tensor_digests(plan.state.tensors) if plan.state is not None else {},
+            recorded=source.recorded_loss if _comparable(plan) else None,
+            recorded_limit=_EXACT_LIMIT if fp32 else source.job.tolerances.loss,
+        )
+        checks: tuple[Check, ...] = ()
+        if plan.source_answers is not None:
+            note("another process tries the source")
+            checks = _prove_source(plan, plan.source_answers, request, scratch, world)
+        note("another process tries the folder")
+        return (*checks, *world.trial(request, scratch, note.detail))
+
+
+def _comparable(plan: _Plan) -> bool:
+    """Whether the run's own next loss is that of the same weights without dropout."""
+    lora = plan.source.job.lora
+    return (lora is None or lora.dropout == 0.0) and plan.wish.dtype == "fp32"
+
+
+def _prove_source(
+    plan: _Plan, answers: Answers, request: Request, scratch: Path, say: Callable[[str], None]
+) -> tuple[Check, ...]:
+    """What plain libraries make of the source is what we make of it; checks are named ``source: ...``."""
+    source, path = plan.source, scratch / "source-answers.safetensors"
+    write_answers(path, answers)
+    asked = request.model_copy(
+        update={
+            "layout": source.kind,
+            "folder": source.folder.absolute(),
+            "answers": path,
+            "job": source.job,
+            "types": ("fp32", "bf16"),
+            "optimizer": len(answers.losses) > 1,
+            "recorded": None,
+        }
+    )
+    checks = trial(asked, scratch, say)
+    return tuple(check.model_copy(update={"name": f"source: {check.name}"}) for check in checks)
+
+
+def _publish(partial: Path, out: Path, fs: FileSystem) -> None:
+    with storage_errors(out, "name the converted folder"):
+        fs.replace(partial, out)  # also over an empty folder
+        fs.sync_folder(out.parent)
+
+
+def _record(source: Source, proof: Proof, fs: FileSystem) -> tuple[Path | None, tuple[str, ...]]:
+    """A copy of the proof beside the run, for whoever decides; a run that cannot be written to is told."""
+    if source.run is None:
+        return None, ()
+    folder = source.run.folder / "conversions"
+    path = folder / f"{proof.step}-{proof.to}.json"
+    try:
+        with storage_errors(folder, "keep the proof beside the run"):
+            fs.make_folder(folder)
+        write_json_atomic(fs, path, proof.model_dump(mode="json"))
+    except StorageError as error:
+        return None, (f"no copy of the proof in the run's folder: {error}",)
+    return path, ()
