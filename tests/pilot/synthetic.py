@@ -1,6 +1,7 @@
 """Run folders made up for tests, written through the real event log with a clock that only moves when told.
 
-The numbers are of no meaning; the order and the kinds of events are those of a pilot. ``Story.edit`` sees each
+The numbers are of no meaning, but for learning rates, sample ids and counts of tokens: those are what the job's
+schedule and sampler give. The order and the kinds of events are those of a pilot. ``Story.edit`` sees each
 event before it is written and may change or drop it, so that a test tells only what is different in its story.
 """
 
@@ -38,6 +39,8 @@ from twintrack.events import (
 from twintrack.job.digest import job_digest
 from twintrack.job.records import Job
 from twintrack.storage import LocalFileSystem, digest_json, write_json_atomic
+from twintrack.training.sampler import Sampler
+from twintrack.training.schedule import learning_rate
 
 Edit = Callable[[str, str, Event], Event | None]
 
@@ -45,6 +48,11 @@ Edit = Callable[[str, str, Event], Event | None]
 def keep(track: str, run: str, event: Event) -> Event | None:
     """The story as it is."""
     return event
+
+
+def never(step: int) -> bool:
+    """At no step."""
+    return False
 
 
 class FakeClock:
@@ -82,6 +90,10 @@ class Story:
     allow_host: bool = False
     loss_below: float | None = None
     """The job also stops when an evaluation falls below this."""
+    rows: int = 96
+    """Training rows; sample k is in row k modulo this, of 360 samples and 5812 tokens, 3377 of them with loss."""
+    recompiles: Callable[[int], bool] = never
+    """Whether a step of the trn2 track needs another program, which no cache has."""
     edit: Edit = keep
 
     def job(self) -> Job:
@@ -136,6 +148,7 @@ class _Run:
 
     def __init__(self, folder: Path, track: str, run: str, story: Story) -> None:
         self.track, self.run, self.story = track, run, story
+        self.job = story.job()
         self.path = folder / "tracks" / track / run / "events.jsonl"
         self.fs = LocalFileSystem()
         self.fs.make_folder(self.path.parent)
@@ -195,7 +208,7 @@ class _Run:
                 digest="d" * 64,
                 train_samples=360,
                 evaluation_samples=40,
-                train_rows=96,
+                train_rows=self.story.rows,
                 evaluation_rows=12,
                 truncated=3,
                 split=0,
@@ -301,19 +314,37 @@ class _Run:
         seconds = (0.55 if self.track == "cpu" else 1.31) * (1.12 if saving else 1.0) + 0.01 * (step % 3)
         if first:
             self.write(Phase(name="first_step", seconds=seconds), seconds)
+        if self.track == "trn2" and self.story.recompiles(step):
+            self.recompile(step)
+        rows, job = self.story.rows, self.job
+        row = Sampler(rows, job.seed).next(step)[-1]
         self.write(
             StepDone(
                 step=step,
                 loss=self.loss(step),
-                learning_rate=2e-4 / step,
+                learning_rate=learning_rate(step, job.stop.steps, job.optimizer, job.schedule),
                 gradient_norm=1.5 / math.sqrt(step),
-                tokens=58 + step % 5,
-                loss_tokens=31,
+                tokens=5_812 // rows + (row < 5_812 % rows),
+                loss_tokens=3_377 // rows + (row < 3_377 % rows),
                 seconds=seconds,
-                sample_ids=[f"train-{step}"],
+                sample_ids=[f"train:{sample + 1}" for sample in range(row, 360, rows)],
                 saving=saving,
             ),
             0.0 if first else seconds,
+        )
+
+    def recompile(self, step: int) -> None:
+        self.write(
+            CompileDone(
+                program="gradients",
+                key=f"{step:064x}",
+                warm=False,
+                during="later",
+                reason="another shape of input_ids",
+                capture_seconds=11.5,
+                load_seconds=0.375,
+                operators=2_143,
+            )
         )
 
     def checkpoint(self, step: int) -> None:

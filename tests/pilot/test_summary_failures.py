@@ -65,7 +65,7 @@ CASES = {
     "no gradient": (only(StepDone, lambda e: {"gradient_norm": 0.0}), "every gradient was zero"),
     "no change": (
         only(EvaluationDone, lambda e: {"loss": 3.0, "slices": {"all": 3.0}}),
-        "the same to the bit after steps 0 and 8: nothing was trained",
+        "the same to the bit after steps 0 and 8: the adapter was trained and is not applied",
     ),
     "untrainable": (only(ModelLoaded, lambda e: {"trainable_parameters": 0}), "no parameter was trainable"),
     "unadapted": (only(ModelLoaded, lambda e: {"adapted_modules": 0}), "no module was adapted"),

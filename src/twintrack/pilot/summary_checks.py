@@ -48,15 +48,16 @@ def repeats(events: Sequence[AnyEvent], ledger: Ledger) -> Check:
     """Whether each step that was done again gave the bits of the time before."""
     before: dict[int, StepDone] = {}
     count = 0
-    difference = ""
+    difference, at = "", None
     for event in of_kind(events, StepDone):
         earlier = before.get(event.step)
         if earlier is not None:
             count += 1
-            difference = difference or _step_difference(earlier, event)
+            if not difference and (difference := _step_difference(earlier, event)):
+                at = event.step
         before[event.step] = event
     compared = ledger.derived(count, "", "number of StepDone for a step that an earlier leg had done")
-    return Check("repeated steps", None if not count else not difference, compared, difference)
+    return Check("repeated steps", None if not count else not difference, compared, difference, at)
 
 
 def _step_difference(first: StepDone, second: StepDone) -> str:

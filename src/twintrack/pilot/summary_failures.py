@@ -1,4 +1,8 @@
-"""What had to hold and did not. Silence is not success: a missing event is looked for and is a failure."""
+"""What had to hold and did not. Silence is not success: a missing event is looked for and is a failure.
+
+A run that was read from another program's log is held to what such a log must tell, its steps and losses, and to what
+it does tell; the rest is unknown, which is no failure.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +10,13 @@ from collections.abc import Iterator, Sequence
 
 from twintrack.job.digest import job_digest as digest_of
 from twintrack.job.records import Job
+from twintrack.pilot.summary_failures_data import samples_kept
+from twintrack.pilot.summary_failures_resume import repeated_alike, resumed_alike
+from twintrack.pilot.summary_failures_training import rate_kept, trained
 from twintrack.pilot.summary_parts import RunName
 from twintrack.pilot.summary_records import Comparison, Failure, FailureKind, RunSummary, TrackSummary
 
-__all__ = ["failures"]
+__all__ = ["failures", "track_failures"]
 
 _Found = tuple[FailureKind, str]
 
@@ -24,34 +31,46 @@ def failures(
     if not tracks:
         found.append(Failure("pilot", "no track ran", "steps"))
     for track in tracks:
-        found.extend(_of_track(job, job_digest, track))
+        found.extend(track_failures(job, job_digest, track))
     for one in comparisons:
         found.extend(_of_comparison(one))
     found.extend(_same_inputs(tracks))
     return tuple(found)
 
 
-def _of_track(job: Job, job_digest: str, track: TrackSummary) -> Iterator[Failure]:
+def track_failures(job: Job, job_digest: str, track: TrackSummary) -> Iterator[Failure]:
+    """Everything that failed on one track: of each of its runs, and of what they say together."""
+    told = track.reference is None or track.reference.told_here
     expected: list[tuple[RunName, RunSummary | None]] = [("reference", track.reference)]
-    if job.stops or track.interrupted is not None:
+    if (job.stops and told) or track.interrupted is not None:
         expected.append(("interrupted", track.interrupted))
     for name, run in expected:
         where = f"{track.track} · {name}"
         if run is None:
             yield Failure(where, "there are no events of this run", "steps")
             continue
-        for kind, text in (*_ended(job, run), *_did_work(job, run), *_told(job, run)):
+        for kind, text in _of_run(job, run):
             yield Failure(where, text, kind)
         if any(digest != job_digest for digest in run.job_digests):
             yield Failure(where, "a process worked on another job", "inputs")
     if track.interrupted is not None:
-        for kind, text in _stops_made(job, track.interrupted):
-            yield Failure(f"{track.track} · interrupted", text, kind)
-        if job.stops and track.resume.to_the_bit is not True:
-            state = "not" if track.resume.to_the_bit is False else "not shown to be"
-            yield Failure(
-                track.track, f"the resumed run is {state} equal to the bit: {track.resume.reason}", "resume"
-            )
+        if track.interrupted.told_here:
+            for kind, text in _stops_made(job, track.interrupted):
+                yield Failure(f"{track.track} · interrupted", text, kind)
+        for kind, text in resumed_alike(job, track):
+            yield Failure(track.track, text, kind)
+
+
+def _of_run(job: Job, run: RunSummary) -> Iterator[_Found]:
+    yield from _ended(job, run)
+    yield from trained(job, run)
+    yield from rate_kept(job, run)
+    yield from samples_kept(job, run)
+    yield from repeated_alike(run)
+    yield from _checkpoints(job, run)
+    yield from _log(run)
+    if run.told_here:
+        yield from _told(job, run)
 
 
 def _ended(job: Job, run: RunSummary) -> Iterator[_Found]:
@@ -60,7 +79,8 @@ def _ended(job: Job, run: RunSummary) -> Iterator[_Found]:
     if last.how == "error":
         yield "training", f"its last process ended with an error: {last.message}"
     if run.end is None:
-        yield "steps", f"it never said that it was done; its last process ended: {last.how}"
+        if run.told_here:
+            yield "steps", f"it never said that it was done; its last process ended: {last.how}"
         wanted = job.stop.steps
     elif run.end.reason == "evaluation_loss":
         wanted = run.end.step
@@ -77,31 +97,13 @@ def _ended(job: Job, run: RunSummary) -> Iterator[_Found]:
         wanted = job.stop.steps
         if run.end.step != wanted:
             yield "steps", f"it was done at step {run.end.step}, and the job asks for {wanted}"
-    missing = sorted(set(range(1, wanted + 1)) - set(run.loss.steps))
+    covered = run.loss.covered
+    missing = [step for step in range(1, wanted + 1) if step not in covered]
     if missing:
         yield "steps", f"{len(missing)} of {wanted} steps are not on record, the first is step {missing[0]}"
-    extra = [step for step in run.loss.steps if not 1 <= step <= wanted]
+    extra = sorted(step for step in covered if not 1 <= step <= wanted)
     if extra:
         yield "steps", f"step {extra[0]} is on record, and the job asks for {wanted}"
-
-
-def _did_work(job: Job, run: RunSummary) -> Iterator[_Found]:
-    """Whether training changed anything."""
-    if run.model is not None and run.model.trainable_parameters.value == 0:
-        yield "training", "no parameter was trainable"
-    if run.model is not None and job.lora is not None and run.model.adapted_modules.value == 0:
-        yield "adapter", "no module was adapted"
-    norms = run.gradient_norm.values
-    if norms and not any(norms):
-        yield "training", "every gradient was zero: nothing was trained"
-    if len(run.evaluations) > 1:
-        first, last = run.evaluations[0], run.evaluations[-1]
-        same = [(one.name, one.loss.value) for one in first.slices] == [
-            (o.name, o.loss.value) for o in last.slices
-        ]
-        if first.loss.value == last.loss.value and same:
-            steps = f"steps {first.step} and {last.step}"
-            yield "training", f"evaluation loss is the same to the bit after {steps}: nothing was trained"
 
 
 def _told(job: Job, run: RunSummary) -> Iterator[_Found]:
@@ -110,16 +112,6 @@ def _told(job: Job, run: RunSummary) -> Iterator[_Found]:
         yield "log", "no event tells of its data"
     if run.model is None:
         yield "log", "no event tells of its model"
-    if run.repeats.identical is False:
-        yield "resume", f"a repeated step is not equal to the bit: {run.repeats.detail}"
-    for one in run.checkpoints:
-        if one.outcome == "failed":
-            yield "checkpoint", f"the checkpoint of step {one.step} could not be written: {one.detail}"
-    if run.coverage is not None and not run.coverage.complete and not _host_allowed(job, run.track):
-        yield (
-            "rules",
-            "part of the work ran outside the track's number rules, and the job does not allow that",
-        )
     if run.end is None:
         return
     evaluated = {one.step for one in run.evaluations}
@@ -134,6 +126,29 @@ def _told(job: Job, run: RunSummary) -> Iterator[_Found]:
             "evaluation",
             f"{lacking} of {len(job.evaluation.prompts)} prompts have no answer after the last step",
         )
+
+
+def _checkpoints(job: Job, run: RunSummary) -> Iterator[_Found]:
+    """Whether checkpoints were written, and the work done under the track's number rules."""
+    for one in run.checkpoints:
+        if one.outcome == "failed":
+            yield "checkpoint", f"the checkpoint of step {one.step} could not be written: {one.detail}"
+    if run.coverage is not None and not run.coverage.complete and not _host_allowed(job, run.track):
+        yield (
+            "rules",
+            "part of the work ran outside the track's number rules, and the job does not allow that",
+        )
+
+
+def _log(run: RunSummary) -> Iterator[_Found]:
+    """What was wrong in a log that the run was read from, one failure for each kind of defect."""
+    for one in run.imported:
+        spoiling = [defect for defect in one.defects if defect.spoils]
+        for what in dict.fromkeys(defect.what for defect in spoiling):
+            same = [defect for defect in spoiling if defect.what == what]
+            line = f"{one.file}:{same[0].line}" if same[0].line else one.file
+            more = f", and {len(same) - 1} more" if same[1:] else ""
+            yield "log", f"{line}: {what.replace('_', ' ')}: {same[0].text}{more}"
 
 
 def _host_allowed(job: Job, track: str) -> bool:

@@ -88,6 +88,7 @@ def _leg(number: int, events: list[AnyEvent], zero: float | None, ledger: Ledger
         last_step=steps[-1] if steps else None,
         how=how,
         message=message,
+        error=next((event.error for event in of_kind(events, LegEnded)), ""),
         resumed_from=last.step if last else None,
         bytes_read=ledger.measured(last.bytes_read, "byte", "Resumed")
         if last

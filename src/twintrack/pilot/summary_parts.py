@@ -86,6 +86,8 @@ class Check:
     """How many entries stood in both."""
     detail: str = ""
     """The first difference, or what was missing."""
+    step: int | None = None
+    """Step of the first difference, where steps were compared in their order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +105,8 @@ class LegSummary:
     """``killed``: by a stop of the job; ``lost``: no event says why it ended; ``untold``: a log from elsewhere does
     not say whether it ended."""
     message: str
+    error: str
+    """Class of the error that ended it; empty for other ends, and where an older version wrote the events."""
     resumed_from: int | None
     bytes_read: Quantity
     resume_seconds: Quantity
@@ -180,6 +184,8 @@ class CompileSummary:
     capture_seconds: Quantity
     load_seconds: Quantity
     operators: Quantity
+    step: int | None = None
+    """The first step that its process told of after it; ``None`` where none came."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal, TypeVar
 
-from twintrack.events import AnyEvent, CompileDone, Coverage, Event, ProgramCost
+from twintrack.events import AnyEvent, CompileDone, Coverage, Event, ProgramCost, StepDone
 from twintrack.pilot.summary_figures import Ledger, of_kind
 from twintrack.pilot.summary_parts import (
     CompileReason,
@@ -16,9 +16,10 @@ from twintrack.pilot.summary_parts import (
     ProgramSummary,
     RunName,
 )
+from twintrack.pilot.summary_records import RunSummary
 from twintrack.quantity import Provenance, Quantity
 
-__all__ = ["compile_reasons", "compiles", "coverage", "programs"]
+__all__ = ["compile_reasons", "compiles", "coverage", "programs", "recompile_churn"]
 
 _DURING: tuple[Literal["warmup", "first_use", "later"], ...] = ("warmup", "first_use", "later")
 _BOUND = (
@@ -51,9 +52,34 @@ def compiles(events: Sequence[AnyEvent], run: RunName, ledger: Ledger) -> tuple[
             ),
             load_seconds=ledger.measured(event.load_seconds, "s", "CompileDone"),
             operators=ledger.measured(event.operators, "", "CompileDone"),
+            step=step,
         )
-        for event in of_kind(events, CompileDone)
+        for event, step in _before_step(events)
     )
+
+
+def _before_step(events: Sequence[AnyEvent]) -> list[tuple[CompileDone, int | None]]:
+    """Every program with the step that its process did next."""
+    found: list[tuple[CompileDone, int | None]] = []
+    following: dict[int, int] = {}
+    for event in reversed(events):
+        if isinstance(event, StepDone):
+            following[event.leg] = event.step
+        elif isinstance(event, CompileDone):
+            found.append((event, following.get(event.leg)))
+    return found[::-1]
+
+
+def recompile_churn(run: RunSummary) -> Quantity:
+    """Share of a run's steps, from 0 to 1, for which another program had to be made after the first step.
+
+    Unknown where a log from elsewhere does not say, or there is no step.
+    """
+    if not run.told_here or not run.steps_done.value:
+        return Quantity.unknown("", f"no CompileDone in {run.source}")
+    steps = {one.step for one in run.compiles if one.during == "later"} - {None}
+    formula = f"steps before which a later CompileDone stands, over steps done, from {run.source}"
+    return Quantity.derived(len(steps) / float(run.steps_done.value), "", formula, [run.steps_done])
 
 
 def compile_reasons(found: Sequence[CompileSummary], ledger: Ledger) -> tuple[CompileReason, ...]:

@@ -82,6 +82,12 @@ class RunSummary:
     """Logs that it was read from; empty where it was made here."""
 
     @property
+    def told_here(self) -> bool:
+        """Whether its events are those of our own loop, here or elsewhere, so that what they do not tell did not
+        happen."""
+        return all(one.format == "events" for one in self.imported)
+
+    @property
     def source(self) -> str:
         """Its events file, and the log that this came from, as sources of figures name it."""
         return source_text(self.events, [(one.file, one.sha256) for one in self.imported])
