@@ -14,6 +14,8 @@ Every error tells four things: what was required, what was found, where, and wha
     │   ├── CheckpointError        incomplete, altered or missing checkpoint
     │   ├── CacheError             compile cache: altered entry, unusable folder
     │   ├── EventError             a record of events that cannot be read
+    │   ├── CompareError           runs that are not of the same job, data and weights
+    │   ├── DossierError           a capacity request with empty fields
     │   └── CompileError           a graph that the software Trainium2 cannot take
     │       ├── UnsupportedOperator    operator and model line are named
     │       └── RecompileLimit         too many programs for one function
@@ -32,8 +34,10 @@ __all__ = [
     "CacheError",
     "CatalogueError",
     "CheckpointError",
+    "CompareError",
     "CompileError",
     "DataError",
+    "DossierError",
     "EventError",
     "Interrupted",
     "InvalidProgram",
@@ -120,6 +124,14 @@ class CacheError(UserError):
 
 class EventError(UserError):
     """A record of events cannot be read."""
+
+
+class CompareError(UserError):
+    """Two runs are not of the same job, data and weights; what differs is named."""
+
+
+class DossierError(UserError):
+    """A capacity request lacks required fields; all are named."""
 
 
 class CompileError(UserError):

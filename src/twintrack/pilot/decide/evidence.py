@@ -97,6 +97,8 @@ class Evidence:
     on: str
     pilots: tuple[PilotEvidence, ...]
     quality: tuple[QualityFinding, ...]
+    refusals: tuple[str, ...]
+    """Why two runs that should be compared may not be."""
     fits: tuple[FitFinding, ...]
     software: tuple[DatedFact, ...]
 

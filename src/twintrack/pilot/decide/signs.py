@@ -158,6 +158,8 @@ def _runs(evidence: Evidence) -> Sign:
     found = evidence.failures_of(_SPOILED)
     if found:
         return _stop(name, True, _list(found))
+    if evidence.refusals:
+        return _stop(name, True, f"runs that may not be compared: {evidence.refusals[0]}")
     broken = [kept for pilot in evidence.pilots for kept in pilot.proofs if not kept.proof.passed]
     if broken:
         checks = [check for check in broken[0].proof.checks if not check.passed]

@@ -1,0 +1,190 @@
+"""Gathers the evidence for a decision from files: run folders, prices, proofs of conversions, the catalogue."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import product
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from twintrack.errors import CatalogueError, CompareError, ModelError, RunFolderError
+from twintrack.hardware.catalogue import Catalogue
+from twintrack.job.digest import comparable_parts, differing_parts
+from twintrack.job.load import LoadedJob
+from twintrack.pilot.compare.compare import compare_tracks_of
+from twintrack.pilot.convert.records import Proof
+from twintrack.pilot.decide.evidence import (
+    TRAINIUM,
+    Evidence,
+    FitFinding,
+    KeptProof,
+    PilotEvidence,
+    QualityFinding,
+)
+from twintrack.pilot.decide.records import DatedFact
+from twintrack.pilot.folders import TrackRun
+from twintrack.pilot.ledger.ledger import build_ledger
+from twintrack.pilot.manifest import read_job_file
+from twintrack.pilot.qualify.qualify import qualify
+from twintrack.pilot.summary import read_summary
+from twintrack.quantity import Quantity
+from twintrack.storage import FileSystem, inside, storage_errors
+
+__all__ = ["gather"]
+
+_SAME = ("adapters", "data", "model", "parallel", "training")
+"""Parts in which every run must be of the job that is decided on; answers and prices may be written later."""
+
+
+def gather(
+    loaded: LoadedJob,
+    folders: Sequence[Path],
+    fs: FileSystem,
+    catalogue: Catalogue,
+    *,
+    prices: Sequence[Path],
+    on: datetime.date,
+    machine_times: Mapping[str, Quantity],
+) -> Evidence:
+    """Everything that ``decide`` judges.
+
+    Args:
+        loaded: the job; its ``[costs]``, ``[decision]`` and ``[tolerances]`` count, not those that a run began with.
+        folders: run folders, each once.
+        fs: file system.
+        catalogue: machines, prices, support status.
+        prices: price files that come before the job's own.
+        on: day to which prices are looked up.
+        machine_times: simulated times by track, seconds.
+
+    Raises:
+        RunFolderError: if a folder is no run folder, or one of another job.
+        CatalogueError: if a price file is not one.
+        EventError, StorageError: if a file cannot be read.
+    """
+    unique = list(dict.fromkeys(folders))
+    for folder in unique:
+        _check_job(loaded, folder, fs)
+    pilots = tuple(
+        PilotEvidence(
+            str(folder),
+            read_summary(folder, fs),
+            build_ledger(
+                folder,
+                fs,
+                catalogue,
+                job=loaded.job,
+                base=loaded.base,
+                prices=prices,
+                on=on,
+                machine_times=machine_times,
+            ),
+            tuple(_proofs(folder, fs)),
+        )
+        for folder in unique
+    )
+    quality, refusals = _quality(pilots, fs)
+    return Evidence(
+        job=loaded.job,
+        job_digest=loaded.digest,
+        on=on.isoformat(),
+        pilots=pilots,
+        quality=quality,
+        refusals=refusals,
+        fits=tuple(_fits(loaded, catalogue, fs)),
+        software=tuple(_software(catalogue, on)),
+    )
+
+
+def _check_job(loaded: LoadedJob, folder: Path, fs: FileSystem) -> None:
+    theirs = comparable_parts(read_job_file(folder, fs))
+    other = [part for part in differing_parts(comparable_parts(loaded.job), theirs) if part in _SAME]
+    if other:
+        raise RunFolderError(
+            f"runs of the job '{loaded.job.name}'",
+            found=f"another job: {', '.join(other)} differ",
+            where=str(folder),
+            remedy=f"give runs of {loaded.path}, or the job file that they were made from",
+        )
+
+
+def _proofs(folder: Path, fs: FileSystem) -> Iterator[KeptProof]:
+    root = folder / "tracks"
+    if not fs.exists(root):
+        return
+    for track in fs.list_folder(root):
+        for kind in ("reference", "interrupted"):
+            kept = root / track / kind / "conversions"
+            if fs.exists(kept):
+                for name in sorted(fs.list_folder(kept)):
+                    if name.endswith(".json"):
+                        yield KeptProof(
+                            track, _read_proof(inside(kept, name), fs), f"{track}/{kind}/conversions/{name}"
+                        )
+
+
+def _read_proof(path: Path, fs: FileSystem) -> Proof:
+    with storage_errors(path, "read the proof of a conversion"):
+        data = fs.read_bytes(path)
+    try:
+        return Proof.model_validate_json(data)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        raise RunFolderError(
+            "the proof of a conversion",
+            found=f"{first['msg']} {'.'.join(map(str, first['loc']))}".strip(),
+            where=str(path),
+            remedy="convert the checkpoint again, or remove the file",
+        ) from error
+
+
+def _quality(
+    pilots: Sequence[PilotEvidence], fs: FileSystem
+) -> tuple[tuple[QualityFinding, ...], tuple[str, ...]]:
+    """Every run of the Trainium side against every run of the other side; pairs that may not be compared apart."""
+    runs = [
+        TrackRun(Path(pilot.folder), track.track, "reference")
+        for pilot in pilots
+        for track in pilot.summary.tracks
+        if track.reference is not None
+    ]
+    ours = [run for run in runs if run.track in TRAINIUM]
+    theirs = [run for run in runs if run.track not in TRAINIUM]
+    found: list[QualityFinding] = []
+    refused: list[str] = []
+    for other, trainium in product(theirs, ours):
+        names = f"{other.root}:{other.track}", f"{trainium.root}:{trainium.track}"
+        try:
+            one = compare_tracks_of(other, trainium, fs)
+        except CompareError as error:
+            refused.append(str(error))
+            continue
+        found.append(QualityFinding(*names, one.quality, one.quality_reason))
+    return tuple(found), tuple(refused)
+
+
+def _fits(loaded: LoadedJob, catalogue: Catalogue, fs: FileSystem) -> Iterator[FitFinding]:
+    """Places of the Trainium side; what keeps a job from being qualified here is said and leaves the answer open."""
+    try:
+        found = qualify(loaded.job, loaded.base, catalogue, fs)
+    except (ModelError, CatalogueError) as error:
+        yield FitFinding("trn2", "the job's machine", None, str(error))
+        return
+    for place in found.places:
+        if place.track in TRAINIUM:
+            yield FitFinding(place.track, place.machine, place.fits, place.text)
+
+
+def _software(catalogue: Catalogue, on: datetime.date) -> Iterator[DatedFact]:
+    for fact in catalogue.software:
+        yield DatedFact(
+            side="trainium" if fact.side.value == "trainium" else "gpu",
+            what=f"{fact.component}: {fact.statement}",
+            status=fact.status_on(on).value,
+            since=fact.since or "",
+            until=fact.until or "",
+            source=fact.source.where,
+            date=fact.as_of or "undated",
+        )
