@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import io
+import keyword
 import os
 import select
 import sys
@@ -25,6 +26,7 @@ COMMANDS = {
     "checkpoint": "list, verify and show checkpoints",
     "convert": "a checkpoint to another layout and back, with proof",
     "hardware": "chips, instances, servers, links and prices, with their sources",
+    "import": "bring in a run made elsewhere, from its events, metrics or trainer's log",
     "init": "write a commented job file to start from",
     "job": "show what a job file means, or its JSON Schema",
     "pilot": "run a job on its tracks under the protocol, and report",
@@ -36,7 +38,10 @@ _READER_GONE = 128 + 13  # what a shell reports for a program that SIGPIPE ended
 
 
 class _LazyGroup(click.Group):
-    """Commands are modules ``twintrack.cli.NAME`` with a click command named ``command``."""
+    """Commands are modules ``twintrack.cli.NAME`` with a click command named ``command``.
+
+    A name that Python keeps for itself has a ``_`` behind it as a module, as PEP 8 writes such names.
+    """
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
         return sorted(COMMANDS)
@@ -45,7 +50,8 @@ class _LazyGroup(click.Group):
         if cmd_name not in COMMANDS:
             known = f"; {hint}" if (hint := nearest(cmd_name, COMMANDS)) else ""
             raise click.UsageError(f"No such command '{cmd_name}'{known}", ctx)
-        command: click.Command = importlib.import_module(f"twintrack.cli.{cmd_name}").command
+        module = f"{cmd_name}_" if keyword.iskeyword(cmd_name) else cmd_name
+        command: click.Command = importlib.import_module(f"twintrack.cli.{module}").command
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002

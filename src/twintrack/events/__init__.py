@@ -5,7 +5,7 @@ and resumed has several), ``kind`` and the fields of that kind. Seconds are dura
 never in an event. A run can be reported again from its events alone.
 """
 
-from twintrack.events.log import EventLog, read_events
+from twintrack.events.log import EventLog, event_error, read_events, validate_event, written_by
 from twintrack.events.records import (
     Answer,
     AnyEvent,
@@ -59,5 +59,8 @@ __all__ = [
     "RunDone",
     "StepDone",
     "StopMade",
+    "event_error",
     "read_events",
+    "validate_event",
+    "written_by",
 ]

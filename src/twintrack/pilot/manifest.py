@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeVar
@@ -80,7 +81,9 @@ class Manifest:
         Raises:
             RunFolderError: if it does not run here.
         """
-        for choice, slot in zip(self.slots, self.job.tracks, strict=True):
+        for choice, slot in zip(
+            self.slots, self.job.tracks, strict=False
+        ):  # imported tracks may stand behind
             if choice.track == track:
                 return slot
         raise RunFolderError(
@@ -165,10 +168,34 @@ def _read(path: Path, model: type[M], fs: FileSystem) -> M:
     try:
         return model.model_validate_json(data)
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
         raise RunFolderError(
             f"a {path.name} of this version",
-            found=f"{first['msg']} {'.'.join(str(part) for part in first['loc'])}".strip(),
+            found=_mistake(error) + _made_by(path.parent, fs),
             where=str(path),
             remedy="use the version of twintrack that made the run, or start a new one",
         ) from error
+
+
+def _mistake(error: ValidationError) -> str:
+    """What is wrong with a file; all keys that this version does not know, else the first mistake."""
+    details = error.errors(include_url=False)
+    unknown = [_place(one["loc"]) for one in details if one["type"] == "extra_forbidden"]
+    return (
+        f"unknown keys {', '.join(unknown)}"
+        if unknown
+        else f"{details[0]['msg']} {_place(details[0]['loc'])}".strip()
+    )
+
+
+def _place(key: tuple[int | str, ...]) -> str:
+    return ".".join(str(part) for part in key)
+
+
+def _made_by(folder: Path, fs: FileSystem) -> str:
+    """Which version made a run folder, where that was another one and can be read."""
+    try:
+        version = json.loads(fs.read_bytes(folder / "pilot.json"))["version"]
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return ""  # this only adds to an error that is told anyway
+    known = isinstance(version, str) and version != twintrack.__version__
+    return f" (made by twintrack {version[:40]}, this is {twintrack.__version__})" if known else ""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import twintrack
+from twintrack.pilot.page_imports import imported_runs, version_remarks
 from twintrack.pilot.page_loss import answers, losses, slices
 from twintrack.pilot.page_overview import NONE, basis, headline, limits, outcome_table, ran
 from twintrack.pilot.page_resume import resume
@@ -17,15 +19,21 @@ from twintrack.storage import FileSystem, write_bytes_atomic
 __all__ = ["build_page", "write_report"]
 
 
-def build_page(summary: Summary) -> Page:
-    """The report of a pilot; every figure on it is one of the summary's."""
+def build_page(summary: Summary, version: str = twintrack.__version__) -> Page:
+    """The report of a pilot; every figure on it is one of the summary's.
+
+    Args:
+        summary: of the run folder.
+        version: of the twintrack that makes the report.
+    """
     tracks = ", ".join(track.track for track in summary.tracks) or "no track"
     return Page(
         title=f"Pilot of {summary.job.name}",
         subtitle=f"{summary.job.model.source} on {tracks}, {summary.job.stop.steps} steps",
-        head=(headline(summary), outcome_table(summary)),
+        head=(headline(summary), *version_remarks(summary, version), outcome_table(summary)),
         sections=(
             ran(summary),
+            *imported_runs(summary),
             losses(summary),
             starts(summary),
             resume(summary),

@@ -188,6 +188,10 @@ _MEASURED = (
     "the environment names, and stand in their events files.",
     "A machine that does other work at the same time is slower: compare seconds inside one report only.",
 )
+_IMPORTED = (
+    "Runs that were imported were measured where their log was written; each of their figures names the log, and what "
+    "it does not say is unknown."
+)
 _TRN2 = (
     "The trn2 track computes values under Trainium's number rules in software, on this machine's processor: bf16 "
     "operands, float32 accumulation, one rounding at the end of each operator. Its values are what the rules give; "
@@ -206,6 +210,8 @@ _READING = (
 def limits(summary: Summary) -> Section:
     """What the figures do not say."""
     items = [*_MEASURED]
+    if any(run.imported for track in summary.tracks for run in track.runs):
+        items.append(_IMPORTED)
     if any(track.track == "trn2" for track in summary.tracks):
         items += _TRN2
     items += _READING

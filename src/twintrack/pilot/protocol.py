@@ -18,7 +18,16 @@ from typing import Any
 
 from twintrack.clock import Clock
 from twintrack.errors import COMPILE_ERRORS, Interrupted, RunFailed, RunFolderError, TwintrackError, UserError
-from twintrack.events import AnyEvent, LegEnded, LegStarted, RunDone, StepDone, StopMade, read_events
+from twintrack.events import (
+    AnyEvent,
+    Imported,
+    LegEnded,
+    LegStarted,
+    RunDone,
+    StepDone,
+    StopMade,
+    read_events,
+)
 from twintrack.job.load import LoadedJob
 from twintrack.job.records import Job
 from twintrack.pilot.folders import RunKind, TrackRun
@@ -174,6 +183,9 @@ class Pilot:
                 ("reference", "interrupted") if manifest.job.stops else ("reference",)
             )
             for track in manifest.tracks:
+                if _imported(self.folder, track):
+                    self._display.say(f"{track}: imported from elsewhere, left as it is")
+                    continue
                 for kind in kinds:
                     self._to_its_end(TrackRun(self.folder, track, kind), manifest.job)
         finally:
@@ -301,6 +313,18 @@ def _show(stage: Stage, event: dict[str, Any]) -> None:
 
 def _done(run: TrackRun) -> bool:
     return run.events.exists() and any(isinstance(event, RunDone) for event in read_events(run.events))
+
+
+def _imported(folder: Path, track: str) -> bool:
+    """Whether a run of a track was made elsewhere: going on with it here would mix two machines in one record."""
+    kinds: tuple[RunKind, ...] = ("reference", "interrupted")
+    runs = [TrackRun(folder, track, kind) for kind in kinds]
+    return any(
+        isinstance(event, Imported)
+        for run in runs
+        if run.events.exists()
+        for event in read_events(run.events)
+    )
 
 
 def _last_step(run: TrackRun) -> int:
