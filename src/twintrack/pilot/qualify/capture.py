@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import copy
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -52,10 +52,8 @@ _SCALARS = ("step_size", "second_correction", "decay")
 
 @dataclass(frozen=True, slots=True)
 class Outline:
-    """A model of a few layers without memory, and arguments for the functions of its step.
-
-    Tensors have types and shapes but, whatever their size, one element of memory at most.
-    """
+    """A model of a few layers without memory, and arguments for the functions of its step: fake tensors, which have a
+    type, a shape and strides, and no data. Strides count: by them PyTorch decides which matrix it transposes."""
 
     step: Step
     weights: Tensors
@@ -75,9 +73,8 @@ class Outline:
         if function == "evaluate":
             return forward
         if function == "next_tokens":
-            rows = self.batch["input_ids"].shape[0]
-            return (*forward, torch.zeros((), dtype=torch.int64).expand(rows))
-        wide = {name: _without_memory(tensor, torch.float32) for name, tensor in self.weights.items()}
+            return (*forward, _fake((self.batch["input_ids"].shape[0],), torch.int64))
+        wide = {name: _fake(tensor.shape, torch.float32) for name, tensor in self.weights.items()}
         if function == "accumulate":
             result = {"loss": torch.zeros(()), "gradients": wide}
             return result, result
@@ -85,9 +82,10 @@ class Outline:
         return state, wide, {name: torch.zeros(()) for name in _SCALARS}
 
 
-def _without_memory(like: Tensor, dtype: torch.dtype | None = None) -> Tensor:
-    """A tensor on the CPU of this type and shape, all of whose elements are one and the same."""
-    return torch.zeros((), dtype=dtype or like.dtype).expand(like.shape)
+def _fake(shape: Sequence[int], dtype: torch.dtype) -> Tensor:
+    """A tensor on the CPU without data."""
+    with FakeTensorMode():
+        return torch.empty(tuple(shape), dtype=dtype)
 
 
 def outline(config: LlamaConfig, job: Job, layers: int, *, compute: Compute | None = None) -> Outline:
@@ -105,8 +103,9 @@ def outline(config: LlamaConfig, job: Job, layers: int, *, compute: Compute | No
     model = adapted.model
     model.train(bool(dropout_key_names(model)))
     trained = set(adapted.trainable)
-    tensors = {n: _without_memory(t) for n, t in [*model.named_parameters(), *model.named_buffers()]}
-    ids = torch.zeros((), dtype=torch.int64).expand(job.batch.micro, job.data.sequence_length)
+    named = [*model.named_parameters(), *model.named_buffers()]
+    tensors = {name: _fake(tensor.shape, tensor.dtype) for name, tensor in named}
+    ids = _fake((job.batch.micro, job.data.sequence_length), torch.int64)
     return Outline(
         Step(model, job.optimizer, dtype),
         {name: tensor for name, tensor in tensors.items() if name in trained},

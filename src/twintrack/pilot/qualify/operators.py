@@ -1,13 +1,16 @@
 """Operators of a job's graph against what is published about their support, and against our own rules.
 
-The published lists are data, in ``data/operators.toml``, each with its source and date. What a list names is supported
-on its word. What it lacks is *unknown*: only a list that says it is complete, or one of operators that do not work,
-makes an operator *unsupported*. Of lists that contradict each other the newest counts; on one and the same day none.
+What is published is data, in ``data/operators.toml``, each statement with its source and date. What a list names is
+supported on its word. What it lacks is *unknown*: only a source that names it as not supported, or a list that says it
+is complete, makes an operator *unsupported*. Of statements that contradict each other the newest counts; on one and
+the same day none.
 """
 
 from __future__ import annotations
 
+import re
 import tomllib
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.abc import Traversable
@@ -26,16 +29,18 @@ __all__ = ["SupportList", "load_support_lists", "operator_support", "read_suppor
 
 Answer = Literal["supported", "unknown", "unsupported"]
 _FILE = "operators.toml"
-_TEXTS = ("key", "source", "date")
-_OPTIONAL = ("complete", "says", "note", "title", "url")
+_LIST = ("key", "stack", "source", "date", "complete", "note", "operators")
+_UNSUPPORTED = ("operator", "stack", "source", "date", "note")
 _ORDER: Mapping[Answer, int] = {"unsupported": 0, "unknown": 1, "supported": 2}
 
 
 @dataclass(frozen=True, slots=True)
 class SupportList:
-    """One published list of operators."""
+    """One published list of operators, or a statement about a single one."""
 
     key: str
+    stack: str
+    """Software that it is about: ``xla`` (PyTorch/XLA, torch-neuronx) or ``torchneuron``."""
     source: str
     date: str
     """``YYYY``, ``YYYY-MM`` or ``YYYY-MM-DD``, which sort by day."""
@@ -74,8 +79,9 @@ def load_support_lists(root: Traversable | None = None) -> tuple[SupportList, ..
 
 
 def read_support_lists(text: str) -> tuple[SupportList, ...]:
-    """Read lists from TOML: tables ``[[list]]`` with key, source, date, operators and, where the source says so,
-    ``complete = true`` or ``says = "unsupported"``.
+    """Read statements from TOML: tables ``[[list]]`` of operators that a source calls supported (key, stack, source,
+    date, operators, note and, where the source says so, ``complete = true``), and ``[[unsupported]]`` (operator, stack,
+    source, date, note).
 
     Raises:
         CatalogueError: naming file and key.
@@ -84,48 +90,48 @@ def read_support_lists(text: str) -> tuple[SupportList, ...]:
         content = tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise _wrong("TOML", str(error), _FILE) from error
-    tables = content.get("list")
-    if (
-        set(content) != {"list"}
-        or not isinstance(tables, list)
-        or not all(isinstance(t, dict) for t in tables)
-    ):
-        raise _wrong("tables [[list]] and nothing else", f"keys {', '.join(content) or 'none'}", _FILE)
-    lists = tuple(_list(table, f"{_FILE}: list {number}") for number, table in enumerate(tables, 1))
-    if len({one.key for one in lists}) != len(lists):
-        raise _wrong("lists of different keys", ", ".join(one.key for one in lists), _FILE)
-    return lists
+    for name, value in content.items():
+        if name not in ("list", "unsupported") or not isinstance(value, list):
+            raise _wrong("tables [[list]] and [[unsupported]], nothing else", f"'{name}'", _FILE)
+    found = [_list(table, f"{_FILE}: list {n}") for n, table in enumerate(content.get("list", ()), 1)]
+    for n, table in enumerate(content.get("unsupported", ()), 1):
+        found.append(_unsupported(table, f"{_FILE}: unsupported {n}"))
+    repeated = [key for key, count in Counter(one.key for one in found).items() if count > 1]
+    if repeated or not found:
+        raise _wrong("statements of different keys", f"'{repeated[0]}' twice" if repeated else "none", _FILE)
+    return tuple(found)
 
 
-def _list(table: Mapping[str, Any], where: str) -> SupportList:
-    known = (*_TEXTS, *_OPTIONAL, "operators")
-    if unknown := [key for key in table if key not in known]:
-        raise _wrong(f"keys among {', '.join(known)}", f"'{unknown[0]}' {nearest(unknown[0], known)}", where)
-    for key in _TEXTS:
-        if not isinstance(table.get(key), str) or not table[key]:
-            raise _wrong(f"a text '{key}'", repr(table.get(key)), where)
-    names, complete, says = (
-        table.get("operators"),
-        table.get("complete", False),
-        table.get("says", "supported"),
-    )
+def _list(table: Any, where: str) -> SupportList:
+    key, stack, source, date = _texts(table, _LIST, ("key", "stack", "source", "date"), where)
+    names, complete = table.get("operators"), table.get("complete", False)
     if not isinstance(names, list) or not all(isinstance(name, str) and _bare(name) for name in names):
         raise _wrong("names in 'operators'", repr(names)[:80], where)
-    if not isinstance(complete, bool) or says not in ("supported", "unsupported"):
-        raise _wrong(
-            "complete as true or false, says as 'supported' or 'unsupported'",
-            f"{complete!r}, {says!r}",
-            where,
-        )
-    return SupportList(
-        table["key"],
-        table["source"],
-        table["date"],
-        frozenset(map(_bare, names)),
-        complete,
-        says,
-        str(table.get("note", "")),
-    )
+    if not isinstance(complete, bool):
+        raise _wrong("true or false for 'complete'", repr(complete)[:80], where)
+    operators = frozenset(map(_bare, names))
+    return SupportList(key, stack, source, date, operators, complete, note=str(table.get("note", "")))
+
+
+def _unsupported(table: Any, where: str) -> SupportList:
+    name, stack, source, date = _texts(table, _UNSUPPORTED, ("operator", "stack", "source", "date"), where)
+    key = f"{stack} without {name}"
+    note = str(table.get("note", ""))
+    return SupportList(key, stack, source, date, frozenset({_bare(name)}), says="unsupported", note=note)
+
+
+def _texts(table: Any, known: Sequence[str], wanted: Sequence[str], where: str) -> list[str]:
+    """Texts of a table in the order wanted; every key of the table is known and every text is there."""
+    if not isinstance(table, dict):
+        raise _wrong("a table", repr(table)[:80], where)
+    if unknown := [key for key in table if key not in known]:
+        raise _wrong(f"keys among {', '.join(known)}", f"'{unknown[0]}' {nearest(unknown[0], known)}", where)
+    for key in wanted:
+        if not isinstance(table.get(key), str) or not _bare(table[key]):
+            raise _wrong(f"a text '{key}'", repr(table.get(key))[:80], where)
+    if re.fullmatch(r"\d{4}(-\d{2}){0,2}", table["date"]) is None:
+        raise _wrong("a date as YYYY, YYYY-MM or YYYY-MM-DD", repr(table["date"])[:80], where)
+    return [table[key] for key in wanted]
 
 
 def _wrong(required: str, found: str, where: str) -> CatalogueError:
@@ -133,13 +139,14 @@ def _wrong(required: str, found: str, where: str) -> CatalogueError:
 
 
 def operator_support(
-    found: GraphOperators, lists: Sequence[SupportList] | None = None
+    found: GraphOperators, lists: Sequence[SupportList] | None = None, *, stack: str | None = None
 ) -> tuple[OperatorAnswer, ...]:
     """What is known about every operator of a captured graph.
 
     Args:
         found: operators, as ``model_work`` saw them.
-        lists: published lists; those of the package by default.
+        lists: published statements; those of the package by default.
+        stack: only statements about this software count; all of them by default.
 
     Returns:
         One answer per ATen overload: unsupported ones first, then unknown ones, then by executions.
@@ -147,7 +154,8 @@ def operator_support(
     Raises:
         CatalogueError: if the package's own lists cannot be read.
     """
-    published = load_support_lists() if lists is None else lists
+    every = load_support_lists() if lists is None else lists
+    published = [one for one in every if stack in (None, one.stack)]
     answers = []
     for name, functions in found.aten.items():
         answer, basis = _judge(name, published)
@@ -163,7 +171,7 @@ def _judge(name: str, lists: Sequence[SupportList]) -> tuple[Answer, tuple[Publi
     speaking = [one for one in lists if said[one.key] != "unknown"]
     newest = max((one.date for one in speaking), default="")
     last = [one for one in speaking if one.date == newest]
-    basis = tuple(Published(one.key, one.source, one.date, one.complete) for one in last)
+    basis = tuple(Published(one.key, one.stack, one.source, one.date, one.complete) for one in last)
     answers = {said[one.key] for one in last}
     return (answers.pop() if len(answers) == 1 else "unknown"), basis
 

@@ -86,7 +86,9 @@ def program_shapes(
         DataError: for whatever is wrong with data that are there, as a run would; also for prompts that do not fit.
         StorageError: if a data file cannot be read.
     """
-    missing = "there is no tokenizer" if tokenizer is None else missing_data(job, base)
+    missing = ""
+    if prepared is None:
+        missing = "there is no tokenizer" if tokenizer is None else missing_data(job, base)
     if prepared is None and not missing:
         prepared = prepare(job.data, base, tokenizer, seed=job.seed, pad_id=pad_id)
     prompts = _prompts(job, tokenizer)

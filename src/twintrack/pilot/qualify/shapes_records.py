@@ -171,9 +171,10 @@ class GraphOperators:
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """A published list that an answer rests on."""
+    """A published list, or statement about one operator, that an answer rests on."""
 
     list: str
+    stack: str
     source: str
     date: str
     complete: bool
