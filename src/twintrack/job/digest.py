@@ -24,7 +24,14 @@ from pydantic import BaseModel
 from twintrack.job.records import Costs, Data, Decision, Job, Responsibility
 from twintrack.storage import digest_json
 
-__all__ = ["comparable_parts", "data_values", "differing_parts", "job_digest", "training_digest"]
+__all__ = [
+    "comparable_parts",
+    "data_values",
+    "differing_parts",
+    "job_digest",
+    "part_values",
+    "training_digest",
+]
 
 _FORMAT = "twintrack job 1"
 
@@ -84,7 +91,7 @@ def comparable_parts(job: Job) -> dict[str, str]:
     The parts: adapters, checkpoint, costs, data, decision, evaluation, model, name, parallel, stops, tolerances,
     tracks, training. Every field of the job belongs to exactly one.
     """
-    return {part: digest_json(values) for part, values in sorted(_parts(job).items())}
+    return {part: digest_json(values) for part, values in sorted(part_values(job).items())}
 
 
 def differing_parts(one: Mapping[str, str], other: Mapping[str, str]) -> tuple[str, ...]:
@@ -97,14 +104,15 @@ def training_digest(job: Job) -> str:
 
     When evaluations happen counts only where ``stop.evaluation_loss_below`` lets one end the training.
     """
-    parts = _parts(job)
+    parts = part_values(job)
     values = {part: parts[part] for part in _TRAINING_PARTS}
     if job.stop.evaluation_loss_below is not None:
         values["evaluation"] = {"every_steps": job.evaluation.every_steps}
     return digest_json({"format": _FORMAT, "training": values})
 
 
-def _parts(job: Job) -> dict[str, dict[str, Any]]:
+def part_values(job: Job) -> dict[str, dict[str, Any]]:
+    """The values behind each digest of ``comparable_parts``, as plain JSON values by the path of their key."""
     parts: dict[str, dict[str, Any]] = {part: {} for part in _PART_OF.values()}
     for name, value in job:
         fields = [(f"{name}.{key}", inner) for key, inner in value] if isinstance(value, BaseModel) else []

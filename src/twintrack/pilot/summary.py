@@ -26,7 +26,7 @@ from twintrack.pilot.summary_start import cold_and_warm
 from twintrack.quantity import Quantity
 from twintrack.storage import FileSystem, inside, write_json_atomic
 
-__all__ = ["read_summary", "summary_json", "write_summary"]
+__all__ = ["read_summary", "read_track", "summary_json", "write_summary"]
 
 
 def read_summary(folder: Path, fs: FileSystem) -> Summary:
@@ -39,7 +39,7 @@ def read_summary(folder: Path, fs: FileSystem) -> Summary:
     """
     pilot, job = read_pilot_file(folder, fs), read_job_file(folder, fs)
     names = list(dict.fromkeys(slot.track for slot in pilot.slots if slot.track is not None))
-    tracks = tuple(_track(folder, fs, name) for name in names)
+    tracks = tuple(read_track(folder, fs, name) for name in names)
     references = [track.reference for track in tracks if track.reference is not None]
     comparisons = tuple(compare_tracks(a, b, job.tolerances.loss) for a, b in combinations(references, 2))
     return Summary(
@@ -60,7 +60,13 @@ def _all(answers: Sequence[bool | None]) -> bool | None:
     return True if answers and None not in answers else None
 
 
-def _track(folder: Path, fs: FileSystem, track: str) -> TrackSummary:
+def read_track(folder: Path, fs: FileSystem, track: str) -> TrackSummary:
+    """Both runs of one track of a run folder, as far as they have events.
+
+    Raises:
+        EventError: if an events file holds a whole line that is not an event.
+        StorageError: if a file cannot be read, or the track's name leads out of the folder.
+    """
     found: list[tuple[RunSummary, list[AnyEvent]]] = []
     names: tuple[RunName, ...] = ("reference", "interrupted")
     for name in names:
