@@ -93,5 +93,5 @@ def _divide(tensor: Tensor, modules: tuple[str, ...], plan: Plan) -> list[Tensor
         sizes = [kv * plan.geometry.heads // plan.slots, kv, kv]
     else:
         sizes = [tensor.shape[0] // 2] * 2
-    parts = tensor.reshape(groups, -1, *tensor.shape[1:]).split(sizes, dim=1)
+    parts = torch.split(tensor.reshape(groups, -1, *tensor.shape[1:]), sizes, dim=1)
     return [part.flatten(0, 1) for part in parts]

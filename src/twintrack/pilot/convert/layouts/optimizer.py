@@ -19,6 +19,7 @@ from safetensors import SafetensorError
 from torch import Tensor
 
 from twintrack.errors import CheckpointError
+from twintrack.training.checkpoint.format import safetensors_chunks
 
 __all__ = ["OPTIMIZER", "OptimizerState", "optimizer_bytes", "read_optimizer"]
 
@@ -73,13 +74,17 @@ _KEYS = {"master": "master", "moment1": "exp_avg", "moment2": "exp_avg_sq"}
 def optimizer_bytes(state: OptimizerState) -> bytes:
     """The content of ``optimizer.safetensors``; the same state always gives the same bytes."""
     tensors = {
-        f"{_KEYS[group]}.{name}": tensor.detach().to("cpu").contiguous().clone()
+        f"{_KEYS[group]}.{name}": tensor
         for group, held in state.groups.items()
         for name, tensor in held.items()
     }
-    return safetensors.torch.save(
-        tensors, metadata={"format": "pt", "layout": _LAYOUT, "step": str(state.step)}
-    )
+    chunks = safetensors_chunks(tensors, tuple(sorted(tensors)))
+    metadata = {"format": "pt", "layout": _LAYOUT, "step": str(state.step)}
+    # safetensors writes metadata in an order of its own in every process, so the header is made here
+    entries = json.loads(bytes(next(chunks))[8:])
+    text = json.dumps({"__metadata__": metadata, **entries}, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    return b"".join([len(text).to_bytes(8, "little"), text, *chunks])
 
 
 def read_optimizer(data: bytes, *, where: str) -> OptimizerState:
