@@ -12,7 +12,8 @@ import click
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from twintrack.pilot.convert.convert import Conversion, Wish
+    from twintrack.pilot.convert.convert import Conversion
+    from twintrack.pilot.convert.plan import Wish
     from twintrack.pilot.convert.layouts import Layout
 
 __all__ = ["command"]
@@ -88,7 +89,7 @@ def command(
     loaded = None if job is None else load_job(job)
     from rich.console import Console
 
-    from twintrack.pilot.convert.convert import Wish
+    from twintrack.pilot.convert.plan import Wish
 
     wish = Wish(
         source=source,

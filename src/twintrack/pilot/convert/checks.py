@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from twintrack.pilot.convert.layouts import KeyProblem, key_problems
-from twintrack.pilot.convert.probe import Answers, divergence
+from twintrack.pilot.convert.probe import Answers, Batch, Probe, divergence
 from twintrack.pilot.convert.records import Check
 from twintrack.storage import digest_bytes
 
@@ -23,6 +23,7 @@ __all__ = [
     "check_logits",
     "check_losses",
     "check_optimizer",
+    "check_position",
     "check_recorded",
     "check_same_bits",
     "check_tensors",
@@ -183,6 +184,26 @@ def check_same_bits(expected: Mapping[str, str], tensors: Mapping[str, Tensor]) 
         value=len(wrong),
         limit=0,
         unit="wrong tensors",
+    )
+
+
+def check_position(probe: Probe, steps: tuple[tuple[Batch, ...], ...]) -> Check:
+    """A run that goes on from the state sees the batches that come next, none twice and none left out."""
+    asked = [batch for batches in probe.steps for batch in batches]
+    found = [batch for batches in steps for batch in batches]
+    wrong = sum(
+        any(not torch.equal(one[name], other[name]) for name in one)
+        for one, other in zip(asked, found, strict=False)
+    )
+    wrong += abs(len(asked) - len(found))
+    text = f"the next {len(asked)} micro-batches are those of the job's data at this step"
+    return Check(
+        name="data position",
+        passed=wrong == 0,
+        found=text if wrong == 0 else f"{wrong} of the next {len(asked)} micro-batches are others",
+        value=wrong,
+        limit=0,
+        unit="other batches",
     )
 
 

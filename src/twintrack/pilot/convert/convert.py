@@ -9,30 +9,23 @@ from __future__ import annotations
 import contextlib
 import os
 import tempfile
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-import torch
-from torch import Tensor
-
 import twintrack
 from twintrack.clock import Clock
-from twintrack.errors import CheckpointError, JobError, StorageError
+from twintrack.errors import StorageError
 from twintrack.job.digest import job_digest
-from twintrack.job.records import Job
 from twintrack.pilot.convert.checks import tensor_digests
-from twintrack.pilot.convert.layouts import Geometry, Layout, OptimizerState
-from twintrack.pilot.convert.ours import Ours, merged_weights, open_ours
-from twintrack.pilot.convert.probe import Answers, Probe, make_probe, write_answers, write_probe
+from twintrack.pilot.convert.layouts import Geometry
+from twintrack.pilot.convert.plan import Notes, Plan, Wish, make_plan
+from twintrack.pilot.convert.probe import Answers, write_answers, write_probe
 from twintrack.pilot.convert.proof import Request
 from twintrack.pilot.convert.records import PROOF, Check, Proof
 from twintrack.pilot.convert.sources import Source, open_source
 from twintrack.pilot.convert.targets import (
-    job_on,
-    run_state,
-    sampler_at,
     write_adapter,
     write_run,
     write_sharded,
@@ -41,37 +34,14 @@ from twintrack.pilot.convert.targets import (
 from twintrack.pilot.convert.trial import try_out
 from twintrack.pilot.watch import Stage
 from twintrack.storage import FileSystem, digest_file, storage_errors, write_json_atomic
-from twintrack.tracks import choose
 from twintrack.tracks.base import COMPUTE_DTYPES
-from twintrack.training.checkpoint import TrainingState
-from twintrack.training.data import PreparedData, prepare
-from twintrack.training.sampler import Sampler
 
-__all__ = ["STAGES", "Conversion", "Wish", "World", "convert"]
+__all__ = ["STAGES", "Conversion", "World", "convert"]
 
 STAGES = 8
 """Steps that the display counts."""
 _EXACT_LIMIT = 1e-4
 """Relative difference from a recorded loss that another program's float32 may have; bf16 has the job's tolerance."""
-
-
-@dataclass(frozen=True, slots=True)
-class Wish:
-    """What is asked for."""
-
-    source: str
-    to: Literal["peft", "hf", "twintrack"]
-    out: Path
-    job: tuple[Job, Path] | None = None
-    """Job and folder of its file, for folders that do not say it themselves."""
-    dtype: Literal["fp32", "bf16"] = "fp32"
-    """Of the weights in ``peft`` and ``hf`` folders."""
-    track: str | None = None
-    """On which a ``twintrack`` run goes on; none: the source's, else the first that the machine has."""
-    fresh_optimizer: bool = False
-    """Whether a folder without optimizer state may begin at step 0."""
-    layout: Layout | None = None
-    """A sharded folder for this plan, instead of a run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,26 +66,6 @@ class Conversion:
     """Copy of the proof in the run's folder; none where there is no run, or it cannot be written."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Plan:
-    """Everything that is known before anything is written."""
-
-    wish: Wish
-    source: Source
-    ours: Ours
-    job: Job
-    state: TrainingState | None
-    """Of a run or of shards."""
-    weights: Mapping[str, Tensor]
-    """For others: trained tensors by our names, or the whole merged model's by the hub's."""
-    probe: Probe
-    answers: Answers
-    optimizer: bool
-    """Whether the folder must hold the optimizer's state."""
-    source_answers: Answers | None
-    """Of the source as it stands, where another program may have written it."""
-
-
 def convert(wish: Wish, world: World) -> Conversion:
     """Convert and prove.
 
@@ -124,7 +74,7 @@ def convert(wish: Wish, world: World) -> Conversion:
             nothing is left behind.
         RunFailed: if the process that tries the folder out died.
     """
-    note = _Notes(world.stage)
+    note = Notes(world.stage)
     _require_free(wish.out, world.fs)
     note("reading the source")
     source = open_source(
@@ -134,7 +84,7 @@ def convert(wish: Wish, world: World) -> Conversion:
         fs=world.fs,
         fresh_optimizer=wish.fresh_optimizer,
     )
-    plan = _plan(wish, source, world, note)
+    plan = make_plan(wish, source, world.cache_root, world.fs, note)
     partial = wish.out.with_name(f".{wish.out.name}.{os.getpid()}.partial")
     try:
         note("writing")
@@ -160,21 +110,6 @@ def convert(wish: Wish, world: World) -> Conversion:
     return Conversion(proof, (*source.remarks, *remarks), record)
 
 
-class _Notes:
-    """Counts stages on the display."""
-
-    def __init__(self, stage: Stage) -> None:
-        self._stage, self._done = stage, -1
-
-    def __call__(self, text: str) -> None:
-        self._done += 1
-        self._stage.update(self._done, text)
-
-    def detail(self, text: str) -> None:
-        """Say more of the same stage."""
-        self._stage.update(None, text)
-
-
 def _require_free(out: Path, fs: FileSystem) -> None:
     with storage_errors(out, "look at the folder"):
         taken = fs.exists(out) and (not out.is_dir() or bool(fs.list(out)))
@@ -188,97 +123,7 @@ def _require_free(out: Path, fs: FileSystem) -> None:
         )
 
 
-def _plan(wish: Wish, source: Source, world: World, note: _Notes) -> _Plan:
-    _target_job(wish, source)  # what is wrong with it is said before anything is loaded
-    note("loading the base model")
-    ours = open_ours(
-        source.job,
-        source.base,
-        cache_root=world.cache_root,
-        fs=world.fs,
-        progress=lambda text, _share: note.detail(text),
-    )
-    note("preparing the next batches")
-    loaded = ours.loaded
-    data = prepare(source.job.data, source.base, loaded.tokenizer, seed=source.job.seed, pad_id=loaded.pad_id)
-    sampler, tokens = _position(source, data)
-    config = loaded.model.config
-    probe = make_probe(
-        source.job, config.vocab_size, config.max_position_embeddings, source.step, data, sampler
-    )
-    note("our own answers")
-    foreign = ours.ask(probe, source.weights, source.optimizer) if source.is_foreign else None
-    state, job = None, source.job
-    if wish.to == "twintrack":
-        job, begun = _target_job(wish, source), _optimizer_of(wish, source)
-        state = run_state(source, job, begun, sampler, tokens)
-        source = replace(source, optimizer=begun)
-    merged = wish.to == "hf" and source.job.lora is not None
-    optimizer = source.optimizer if not merged else None
-    weights = _shown(wish, source)
-    if merged:
-        whole = merged_weights(ours, {n: t.float() for n, t in weights.items()}, COMPUTE_DTYPES[wish.dtype])
-        exact = (
-            wish.dtype == "fp32"
-        )  # rounded weights are held against rounded ones, exact ones against the adapter
-        answers = ours.ask(probe, weights, None) if exact else ours.ask_merged(probe, whole)
-        weights = whole
-    else:
-        answers = ours.ask(probe, weights, optimizer)
-    return _Plan(wish, source, ours, job, state, weights, probe, answers, optimizer is not None, foreign)
-
-
-def _position(source: Source, data: PreparedData) -> tuple[Sampler, int]:
-    if source.values is not None:
-        return Sampler.from_state(source.values["sampler"]), int(source.values["tokens"])
-    return sampler_at(source.job, data, source.step)
-
-
-def _target_job(wish: Wish, source: Source) -> Job:
-    """The job of what is written: a run's has one track, and more steps than are done."""
-    if wish.to != "twintrack":
-        return source.job
-    if source.step > source.job.stop.steps:
-        raise JobError(
-            f"a job of at least {source.step} steps",
-            found=f"stop.steps = {source.job.stop.steps}",
-            where=source.label,
-            remedy="raise stop.steps in the job",
-        )
-    if wish.layout is not None:
-        return source.job
-    track = wish.track or (source.run.track if source.run is not None else None)
-    if track is None:
-        track = next(choice.track for choice in choose(source.job) if choice.track is not None)
-    return job_on(source.job, track)
-
-
-def _optimizer_of(wish: Wish, source: Source) -> OptimizerState:
-    if source.optimizer is not None:
-        return source.optimizer
-    if not wish.fresh_optimizer:
-        raise CheckpointError(
-            "optimizer.safetensors, to go on from",
-            found="none",
-            where=str(source.folder),
-            remedy="add it, or give --fresh-optimizer to begin at step 0 with these weights",
-        )
-    master = {name: tensor.float() for name, tensor in source.weights.items()}
-    zeros = {name: torch.zeros_like(tensor) for name, tensor in master.items()}
-    return OptimizerState(0, master, zeros, dict(zeros))
-
-
-def _shown(wish: Wish, source: Source) -> Mapping[str, Tensor]:
-    """Trained weights as the converted folder has them."""
-    exact = source.optimizer.master if source.optimizer is not None else source.weights
-    if wish.to == "twintrack" or wish.dtype == "fp32":
-        return {name: tensor.float() for name, tensor in exact.items()}
-    rounded = all(tensor.dtype is torch.bfloat16 for tensor in source.weights.values())
-    chosen = source.weights if rounded else exact  # a run may have rounded its masters in its own way
-    return {name: tensor.to(torch.bfloat16) for name, tensor in chosen.items()}
-
-
-def _write(plan: _Plan, folder: Path, world: World) -> None:
+def _write(plan: Plan, folder: Path, world: World) -> None:
     source, fs = plan.source, world.fs
     if plan.wish.to == "peft":
         write_adapter(plan.ours, source, plan.weights, folder, fs)
@@ -303,7 +148,7 @@ def _digests(folder: Path, fs: FileSystem, prefix: str = "") -> dict[str, str]:
     return found
 
 
-def _prove(plan: _Plan, folder: Path, world: World, note: _Notes) -> tuple[Check, ...]:
+def _prove(plan: Plan, folder: Path, world: World, note: Notes) -> tuple[Check, ...]:
     wish, source = plan.wish, plan.source
     own: Literal["run", "shards"] = "run" if wish.layout is None else "shards"
     fp32 = source.compute == "fp32"
@@ -335,14 +180,14 @@ def _prove(plan: _Plan, folder: Path, world: World, note: _Notes) -> tuple[Check
         return (*checks, *world.trial(request, scratch, note.detail))
 
 
-def _comparable(plan: _Plan) -> bool:
+def _comparable(plan: Plan) -> bool:
     """Whether the run's own next loss is that of the same weights without dropout."""
     lora = plan.source.job.lora
     return (lora is None or lora.dropout == 0.0) and plan.wish.dtype == "fp32"
 
 
 def _prove_source(
-    plan: _Plan, answers: Answers, request: Request, scratch: Path, say: Callable[[str], None]
+    plan: Plan, answers: Answers, request: Request, scratch: Path, world: World
 ) -> tuple[Check, ...]:
     """What plain libraries make of the source is what we make of it; checks are named ``source: ...``."""
     source, path = plan.source, scratch / "source-answers.safetensors"
@@ -358,7 +203,7 @@ def _prove_source(
             "recorded": None,
         }
     )
-    checks = trial(asked, scratch, say)
+    checks = world.trial(asked, scratch, lambda text: world.stage.update(None, text))
     return tuple(check.model_copy(update={"name": f"source: {check.name}"}) for check in checks)
 
 

@@ -155,6 +155,7 @@ def load_peft(folder: Path, base: Path, probe: Probe) -> PlainSide:
         base_logits = _logits(model, probe.fixed).float()
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="`is_gradient_checkpointing`", category=FutureWarning)
+        warnings.filterwarnings("error", message="Found missing adapter keys", category=UserWarning)
         adapted = PeftModel.from_pretrained(model, folder, is_trainable=True)
     adapted.eval()  # dropout is off on both sides
     return PlainSide(adapted, base_logits)

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from twintrack.job.records import Job, Optimizer
 from twintrack.training.data import PreparedData, collate
-from twintrack.training.sampler import Sampler
+from twintrack.training.sampler import Sampler, SamplerState
 from twintrack.training.schedule import learning_rate
 
 __all__ = [
@@ -31,6 +31,7 @@ __all__ = [
     "divergence",
     "fixed_batch",
     "make_probe",
+    "next_steps",
     "read_answers",
     "read_probe",
     "write_answers",
@@ -98,7 +99,7 @@ def fixed_batch(vocabulary: int, positions: int) -> dict[str, Tensor]:
 
 
 def make_probe(
-    job: Job, vocabulary: int, positions: int, step: int, data: PreparedData | None, sampler: Sampler | None
+    job: Job, vocabulary: int, positions: int, step: int, data: PreparedData, sampler: SamplerState
 ) -> Probe:
     """The probe of a state.
 
@@ -107,18 +108,27 @@ def make_probe(
         vocabulary: of the model.
         positions: of the model.
         step: optimizer steps done.
-        data: rows of the job; none where no step is asked for.
-        sampler: at the step; moved on.
+        data: rows of the job.
+        sampler: at the step.
     """
-    rows_per_step = job.batch.micro * job.batch.accumulation
-    steps: list[tuple[Batch, ...]] = []
-    if data is not None and sampler is not None:
-        for _ in range(_STEPS):
-            rows = [data.train[index] for index in sampler.next(rows_per_step)]
-            size = job.batch.micro
-            steps.append(tuple(collate(rows[i : i + size]) for i in range(0, len(rows), size)))
     terms = Terms(step=step, rate=_rate(job, step), optimizer=job.optimizer)
-    return Probe(fixed_batch(vocabulary, positions), tuple(steps), terms)
+    return Probe(fixed_batch(vocabulary, positions), next_steps(job, data, sampler), terms)
+
+
+def next_steps(
+    job: Job, data: PreparedData, sampler: SamplerState | Mapping[str, object]
+) -> tuple[tuple[Batch, ...], ...]:
+    """Micro-batches of the next two steps of a run that stands there in its data.
+
+    Raises:
+        CheckpointError: if the state is not one that a sampler gave.
+    """
+    size, place = job.batch.micro, Sampler.from_state(sampler)
+    steps: list[tuple[Batch, ...]] = []
+    for _ in range(_STEPS):
+        rows = [data.train[index] for index in place.next(size * job.batch.accumulation)]
+        steps.append(tuple(collate(rows[i : i + size]) for i in range(0, len(rows), size)))
+    return tuple(steps)
 
 
 def _rate(job: Job, step: int) -> float:

@@ -24,6 +24,7 @@ from twintrack.pilot.convert.checks import (
     check_logits,
     check_losses,
     check_optimizer,
+    check_position,
     check_recorded,
     check_same_bits,
     check_tensors,
@@ -31,14 +32,15 @@ from twintrack.pilot.convert.checks import (
 )
 from twintrack.pilot.convert.foreign import ADAPTER, read_tensors
 from twintrack.pilot.convert.layouts import OPTIMIZER, OptimizerState, expected_keys, expected_names
-from twintrack.pilot.convert.ours import open_ours
-from twintrack.pilot.convert.probe import Answers, Probe, read_answers, read_probe
+from twintrack.pilot.convert.ours import Ours, open_ours
+from twintrack.pilot.convert.probe import Answers, Batch, Probe, next_steps, read_answers, read_probe
 from twintrack.pilot.convert.records import Check
 from twintrack.pilot.convert.sources import open_source, state_groups, whole_state
 from twintrack.pilot.folders import TrackRun
 from twintrack.storage import LocalFileSystem
 from twintrack.tracks.base import COMPUTE_DTYPES
 from twintrack.training.checkpoint import TrainingState, read_checkpoint
+from twintrack.training.data import prepare
 from twintrack.training.weights import read_config, weight_files
 
 __all__ = ["Request", "main", "prove"]
@@ -172,11 +174,23 @@ def _prove_own(request: Request, probe: Probe, ours: Answers, say: Say) -> list[
         fs=fs,
         progress=lambda text, _share: say(text),
     )
+    say("preparing the next batches")
+    checks.append(check_position(probe, _own_steps(request, state, side)))
     say("logits and a continued step")
     optimizer = OptimizerState(state.step, groups["master"], groups["moment1"], groups["moment2"])
     theirs = side.ask(probe, optimizer.master, optimizer)
     checks += [check_logits(ours, theirs), check_effect(theirs, adapter=request.job.lora is not None)]
     return checks + _losses(request, ours, theirs)
+
+
+def _own_steps(request: Request, state: TrainingState, side: Ours) -> tuple[tuple[Batch, ...], ...]:
+    """What a run that goes on from the state would see next."""
+    job, loaded = request.job, side.loaded
+    data = prepare(job.data, request.base, loaded.tokenizer, seed=job.seed, pad_id=loaded.pad_id)
+    try:
+        return next_steps(job, data, state.values["sampler"])
+    except (TwintrackError, LookupError, TypeError):
+        return ()
 
 
 def _read_own(request: Request, fs: LocalFileSystem) -> TrainingState:

@@ -39,7 +39,7 @@ from twintrack.training.checkpoint.writer import write_checkpoint
 from twintrack.training.data import PreparedData
 from twintrack.training.export import export
 from twintrack.training.hub import is_hub_name
-from twintrack.training.sampler import Sampler
+from twintrack.training.sampler import Sampler, SamplerState
 
 __all__ = [
     "job_on",
@@ -97,13 +97,13 @@ def _write_optimizer(state: OptimizerState | None, folder: Path, fs: FileSystem)
         write_bytes_atomic(fs, folder / OPTIMIZER, optimizer_bytes(state))
 
 
-def sampler_at(job: Job, data: PreparedData, step: int) -> tuple[Sampler, int]:
+def sampler_at(job: Job, data: PreparedData, step: int) -> tuple[SamplerState, int]:
     """Where a run of the job stands in its data after ``step`` steps, and the tokens it has seen until then."""
     sampler, tokens = Sampler(len(data.train), job.seed), 0
     for _ in range(step):
         rows = sampler.next(job.batch.micro * job.batch.accumulation)
         tokens += sum(data.train[index].tokens for index in rows)
-    return sampler, tokens
+    return sampler.state, tokens
 
 
 def job_on(job: Job, track: str) -> Job:
@@ -126,7 +126,7 @@ def job_on(job: Job, track: str) -> Job:
 
 
 def run_state(
-    source: Source, job: Job, state: OptimizerState, sampler: Sampler | None, tokens: int
+    source: Source, job: Job, state: OptimizerState, sampler: SamplerState, tokens: int
 ) -> TrainingState:
     """The state from which a run of ``job`` goes on.
 
@@ -137,7 +137,7 @@ def run_state(
         source: what is converted.
         job: with one track.
         state: masters and moments.
-        sampler: at the step; none where the source has values.
+        sampler: at the step.
         tokens: seen until then.
     """
     compute = Settings.of(job, job.tracks[0]).dtype
@@ -150,7 +150,7 @@ def run_state(
     generators, random_values = _seeded_random_state(job.seed)
     finished: Literal["steps"] | None = "steps" if state.step >= job.stop.steps else None
     values = {
-        "sampler": {} if sampler is None else dict(sampler.state),
+        "sampler": dict(sampler),
         "random": random_values,
         "tokens": tokens,
         "finished": finished,
