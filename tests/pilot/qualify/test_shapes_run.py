@@ -21,7 +21,7 @@ HELD = (25, 11, 7)
 @pytest.fixture(scope="module")
 def inputs(tmp_path_factory):
     folder = tmp_path_factory.mktemp("inputs")
-    write_tiny_model(folder / "model")
+    write_tiny_model(folder / "model", layers=1)
     for name, sizes in (("data.jsonl", TRAINING), ("held.jsonl", HELD), ("nine.jsonl", range(9, 18))):
         text = "".join(json.dumps({"text": "z" * (size - 1)}) + "\n" for size in sizes)
         (folder / name).write_text(text)
@@ -40,8 +40,9 @@ def a_job(padding, *, files="data.jsonl", micro=2, **changes):
     values = {
         "data": data,
         "batch": {"micro": micro, "accumulation": 2 if micro > 1 else 1},
-        "stop": {"steps": 4},
+        "stop": {"steps": 3},
         "evaluation": {"prompts": ["zzz", "z"], "answer_tokens": 2},
+        "lora": {"targets": ["v_proj"], "rank": 2},
         "tracks": [{"use": ["trn2"]}],
         "checkpoint": {"every_steps": 2},
     }

@@ -131,7 +131,9 @@ def flops_per_token(config: LlamaConfig, job: Job) -> Quantity:
         ModelError: if the job's adapters do not go with the model.
         UnsupportedOperator: if the step cannot be captured.
     """
-    return _per_token(_whole(config, job, "gradients", None), config, job, "forward and backward")
+    return _per_token(
+        _whole(_outlines(config, job, None), "gradients", config), config, job, "forward and backward"
+    )
 
 
 def model_work(config: LlamaConfig, job: Job, *, compute: Compute | None = None) -> ModelWork:
@@ -146,8 +148,8 @@ def model_work(config: LlamaConfig, job: Job, *, compute: Compute | None = None)
         ModelError: if the job's adapters do not go with the model.
         UnsupportedOperator: if the step cannot be captured, not even with operators on the host.
     """
-    gradients = _whole(config, job, "gradients", compute)
-    evaluate = _whole(config, job, "evaluate", compute)
+    few = _outlines(config, job, compute)
+    gradients, evaluate = _whole(few, "gradients", config), _whole(few, "evaluate", config)
     host = sorted({place.split(" ", 1)[0] for work in (gradients, evaluate) for place in work.host})
     return ModelWork(
         layers=config.num_hidden_layers,
@@ -155,15 +157,19 @@ def model_work(config: LlamaConfig, job: Job, *, compute: Compute | None = None)
         evaluate=_function_work("evaluate", job, evaluate),
         flops_per_token=_per_token(gradients, config, job, "forward and backward"),
         evaluation_flops_per_token=_per_token(evaluate, config, job, "forward"),
-        operators=_operators(config, job, compute, host),
+        operators=_operators(few, config, job, host),
     )
 
 
-def _whole(config: LlamaConfig, job: Job, function: FunctionName, compute: Compute | None) -> Work:
+def _outlines(config: LlamaConfig, job: Job, compute: Compute | None) -> list[Outline]:
+    """One layer and, where the model has more, two."""
+    return [outline(config, job, n, compute=compute) for n in (1, 2) if n <= config.num_hidden_layers]
+
+
+def _whole(outlines: list[Outline], function: FunctionName, config: LlamaConfig) -> Work:
     """Work of a function for the whole model."""
     found = []
-    for layers in _captured(config):
-        few = outline(config, job, layers, compute=compute)
+    for few in outlines:
         program = capture(
             function,
             few.function(function),
@@ -173,10 +179,6 @@ def _whole(config: LlamaConfig, job: Job, function: FunctionName, compute: Compu
         )
         found.append(measure_work(program))
     return _extended(found, config.num_hidden_layers)
-
-
-def _captured(config: LlamaConfig) -> Iterable[int]:
-    return (1, 2) if config.num_hidden_layers > 1 else (1,)
 
 
 def _extended(found: list[Work], layers: int) -> Work:
@@ -259,16 +261,16 @@ def _observed(few: Outline, function: FunctionName) -> Counter[torch._ops.OpOver
     return counts
 
 
-def _operators(config: LlamaConfig, job: Job, compute: Compute | None, host: Iterable[str]) -> GraphOperators:
-    few = [outline(config, job, layers, compute=compute) for layers in _captured(config)]
-    functions: list[FunctionName] = ["gradients", "update", "evaluate"]
+def _operators(few: list[Outline], config: LlamaConfig, job: Job, host: Iterable[str]) -> GraphOperators:
+    one, *more = [_observed(each, "gradients") for each in few]
+    functions: list[FunctionName] = ["update", "evaluate"]
     functions += ["accumulate"] if job.batch.accumulation > 1 else []
     functions += ["next_tokens"] if job.evaluation.prompts else []
-    seen: dict[torch._ops.OpOverload, list[FunctionName]] = {}
+    every = {**one, **more[0]} if more else one
+    seen: dict[torch._ops.OpOverload, list[FunctionName]] = {op: ["gradients"] for op in every}
     for function in functions:
         for overload in _observed(few[-1], function):
             seen.setdefault(overload, []).append(function)
-    one, *more = [_observed(each, "gradients") for each in few]
     times = config.num_hidden_layers - 1
     counts = {op: one[op] + times * (more[0][op] - one[op]) if more else one[op] for op in seen}
     left = frozenset(host)
