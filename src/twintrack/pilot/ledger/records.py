@@ -56,7 +56,7 @@ class TrackLedger:
     """What one track's run cost."""
 
     run: str
-    """The run, as ``FOLDER:TRACK/KIND``."""
+    """The run, as ``FOLDER:TRACK/KIND``; ``FOLDER`` alone where the track did not run."""
     track: str
     machine: str | None
     """Instance whose price is used, and how many of them."""
@@ -67,7 +67,7 @@ class TrackLedger:
     lines: tuple[Line, ...]
     """One of each name, in the order of ``LINES``."""
     total: Quantity
-    """Sum of the machine lines and of all others that are known to apply; unknown as soon as one of them is."""
+    """Sum of all lines but those ``left_out``; unknown as soon as one of them is."""
     total_without_faults: Quantity
     per_million_tokens: Quantity
     """``total`` over the training tokens of the run, in currency per 10^6 tokens."""
@@ -75,6 +75,9 @@ class TrackLedger:
     """Prices that are too old to decide anything, each with its date and age."""
     remarks: tuple[str, ...] = ()
     """What else a reader must know, such as that a published figure was scaled to the job, and how."""
+    left_out: tuple[LineName, ...] = ()
+    """Lines whose quantity nobody recorded or stated (start-up beside a published speed, hours of people that the job
+    does not give): not in the total. Two totals are alike only without what either leaves out, see ``like_totals``."""
 
 
 @dataclass(frozen=True, slots=True)
