@@ -164,7 +164,7 @@ class StepDone(Event):
     """Empty where an imported log does not say which samples it were."""
     saving: bool = False
     """Whether a checkpoint was being written in the background meanwhile."""
-    averaged_steps: int = 1
+    averaged_steps: Annotated[int, Field(ge=1, le=100_000)] = 1
     """Of how many steps, this one the last, ``loss`` and ``seconds`` are the mean: trainers log some at a time."""
 
 

@@ -66,13 +66,12 @@ class Curve:
     def at(self, index: int) -> Quantity:
         """One point as a figure of its own; unknown where the curve has none there."""
         try:
-            step, value = self.steps[index], self.values[index]
+            step, value, count = self.steps[index], self.values[index], self.means[index]
         except IndexError:
             return Quantity.unknown(self.unit, f"no such point in {self.source}")
         rests_on = Provenance.MEASURED if self.kind is Provenance.DERIVED else None
-        return Quantity(
-            value, self.unit, self.kind, self.source, rests_on=rests_on, conditions=f"step {step}"
-        )
+        where = f"step {step}" if count == 1 else f"mean of {count} steps up to step {step}"
+        return Quantity(value, self.unit, self.kind, self.source, rests_on=rests_on, conditions=where)
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ from twintrack.events import (
     RunDone,
     StepDone,
 )
-from twintrack.pilot.imports.defects import holes, imported, wrong_number
+from twintrack.pilot.imports.defects import holes, imported, refuse_far_steps, wrong_number
 from twintrack.pilot.imports.records import Log, Row, Target
 from twintrack.pilot.imports.text import LogFile
 
@@ -32,6 +32,7 @@ __all__ = ["build_events"]
 
 _WHOLE = ("tokens", "loss_tokens", "peak_memory_bytes")
 _LARGEST_WHOLE = 1 << 62
+_LONGEST_MEAN = 100_000  # the most that StepDone.averaged_steps takes
 _SIGNED = ("loss", "evaluation_loss")
 
 
@@ -41,8 +42,10 @@ def build_events(log: Log, file: LogFile, target: Target) -> list[AnyEvent]:
     Raises:
         EventError: if the log says nothing of any step, or counts steps otherwise than the user said.
     """
+    refuse_far_steps(log.end or 0, log.lines, file, target)
     walk = _Walk(log, target)
     for row in log.rows:
+        refuse_far_steps(row.step, row.line, file, target)
         walk.take(row)
     if not walk.events:
         raise EventError(
@@ -174,17 +177,18 @@ class _Walk:
     def _train(self, row: Row, figures: Mapping[str, float], time: float | None) -> None:
         step = row.step
         self._order(row)
-        over = (
-            max(1, min(self._usual, step - self._last if step > self._last else step))
-            if self.log.averaged
-            else 1
-        )
+        over = self._over(step)
         self._last, self.reached, self._line = step, max(self.reached, step), row.line
         self._steps[step] = row.line
         self._covered[step] = over
         if "loss" not in figures:
             if "loss" not in row.figures:
                 self._tell(row, "hole", f"step {step} has no loss")
+            return
+        if over > _LONGEST_MEAN:
+            self._tell(
+                row, "unreadable", f"its loss is the mean of {over} steps, at most {_LONGEST_MEAN} are read"
+            )
             return
         tokens, loss_tokens = figures.get("tokens"), figures.get("loss_tokens")
         self.events.append(
@@ -202,6 +206,12 @@ class _Walk:
                 averaged_steps=over,
             )
         )
+
+    def _over(self, step: int) -> int:
+        """How many steps a row's loss is the mean of: those since the row before, at most the trainer's interval."""
+        if not self.log.averaged:
+            return 1
+        return max(1, min(self._usual, step - self._last if step > self._last else step))
 
     def _order(self, row: Row) -> None:
         """A step that is not after the last one: another process of an interrupted run, else a defect."""

@@ -6,11 +6,12 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
+from twintrack.errors import EventError
 from twintrack.events import Defect, Imported
-from twintrack.pilot.imports.records import Log
+from twintrack.pilot.imports.records import Log, Target
 from twintrack.pilot.imports.text import LogFile
 
-__all__ = ["MOST_DEFECTS", "holes", "imported", "wrong_number"]
+__all__ = ["MOST_DEFECTS", "holes", "imported", "refuse_far_steps", "wrong_number"]
 
 MOST_DEFECTS = 1000
 """More are counted, not listed."""
@@ -28,6 +29,21 @@ def wrong_number(value: float) -> tuple[Literal["not_finite", "unreadable"], str
     if value and not _SMALLEST <= abs(value) <= _LARGEST:
         return "unreadable", f"{value:g}, which no run can have"
     return None
+
+
+def refuse_far_steps(step: int, line: int, file: LogFile, target: Target) -> None:
+    """Refuse a log that cannot be the job's: readers go through every step, and a log must not decide how many.
+
+    Raises:
+        EventError: if a step is beyond ten times what the job asks for, and a thousand more.
+    """
+    if step > (most := 10 * target.steps + 1000):
+        raise EventError(
+            f"steps up to {most}, for a job that asks for {target.steps}",
+            found=f"step {step}",
+            where=f"{file.name}:{line}",
+            remedy="name the log and the job that belong together",
+        )
 
 
 def imported(log: Log, file: LogFile, defects: Sequence[Defect]) -> Imported:

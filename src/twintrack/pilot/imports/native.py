@@ -18,7 +18,7 @@ from twintrack.events import (
     validate_event,
     written_by,
 )
-from twintrack.pilot.imports.defects import holes, imported, wrong_number
+from twintrack.pilot.imports.defects import holes, imported, refuse_far_steps, wrong_number
 from twintrack.pilot.imports.records import Log, Target
 from twintrack.pilot.imports.text import LogFile, json_value, lines_of, number, shown
 
@@ -106,6 +106,7 @@ def _wrong_numbers(value: Any) -> Iterator[tuple[Any, str]]:
 
 def _ours(event: AnyEvent, line: int, file: LogFile, target: Target) -> AnyEvent:
     """The event, if it is of the track and job that it is imported as; the instance is added where it began."""
+    refuse_far_steps(getattr(event, "step", 0), line, file, target)
     if not isinstance(event, LegStarted):
         return event
     known = event.environment.get("instance", target.instance)
@@ -117,7 +118,7 @@ def _ours(event: AnyEvent, line: int, file: LogFile, target: Target) -> AnyEvent
         if asked != found:
             raise EventError(
                 f"events of the {what} {asked}",
-                found=str(found),
+                found=shown(str(found)),
                 where=f"{file.name}:{line}",
                 remedy="import them as what they are",
             )
