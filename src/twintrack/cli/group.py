@@ -24,11 +24,13 @@ __all__ = ["COMMANDS", "group", "run"]
 COMMANDS = {
     "cache": "look at, verify and prune the compile cache",
     "checkpoint": "list, verify and show checkpoints",
+    "compare": "two runs of one job against each other; unequal jobs are refused",
     "convert": "a checkpoint to another layout and back, with proof",
     "hardware": "chips, instances, servers, links and prices, with their sources",
     "import": "bring in a run made elsewhere, from its events, metrics or trainer's log",
     "init": "write a commented job file to start from",
     "job": "show what a job file means, or its JSON Schema",
+    "ledger": "what a run cost, line by line, each with formula, inputs and sources",
     "pilot": "run a job on its tracks under the protocol, and report",
     "report": "make the report of a run again, from its events",
 }

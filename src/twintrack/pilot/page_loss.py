@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from twintrack.pilot.page_overview import NONE
-from twintrack.pilot.summary_records import Comparison, RunSummary, Summary, TrackSummary
+from twintrack.pilot.summary_parts import Curve, EvaluationSummary
+from twintrack.pilot.summary_records import Comparison, Summary, TrackSummary
 from twintrack.quantity import Provenance
 from twintrack.report.records import (
     BarChart,
@@ -22,7 +23,7 @@ from twintrack.report.records import (
     TextRow,
 )
 
-__all__ = ["answers", "losses", "slices"]
+__all__ = ["answers", "curves", "losses", "slices"]
 
 
 def losses(summary: Summary) -> Section:
@@ -30,7 +31,8 @@ def losses(summary: Summary) -> Section:
     series: list[Series] = []
     for slot, track in enumerate(summary.tracks):
         if track.reference is not None:
-            series += _curves(track.reference, slot)
+            run = track.reference
+            series += curves(run.track, run.loss, run.evaluations, slot)
     blocks: list[Block] = [
         LineChart("Loss by step, uninterrupted runs", "step", "mean loss per token", tuple(series))
     ]
@@ -41,17 +43,17 @@ def losses(summary: Summary) -> Section:
     )
 
 
-def _curves(run: RunSummary, slot: int) -> list[Series]:
-    loss = run.loss
-    curves = [Series(f"{run.track}, training", loss.steps, loss.values, loss.kind, loss.source, slot)]
-    if run.evaluations:
-        steps = tuple(one.step for one in run.evaluations)
-        values = tuple(one.loss.require() for one in run.evaluations)
-        source = run.evaluations[0].loss.source
-        curves.append(
-            Series(f"{run.track}, evaluation", steps, values, Provenance.MEASURED, source, slot, line=False)
-        )
-    return curves
+def curves(
+    name: str, loss: Curve, evaluations: tuple[EvaluationSummary, ...], slot: int
+) -> tuple[Series, ...]:
+    """Training loss of a run as a line, and its evaluations as points of the same colour."""
+    line = Series(f"{name}, training", loss.steps, loss.values, loss.kind, loss.source, slot)
+    if not evaluations:
+        return (line,)
+    steps = tuple(one.step for one in evaluations)
+    values = tuple(one.loss.require() for one in evaluations)
+    source = evaluations[0].loss.source
+    return line, Series(f"{name}, evaluation", steps, values, Provenance.MEASURED, source, slot, line=False)
 
 
 def _difference(comparisons: tuple[Comparison, ...]) -> LineChart:
