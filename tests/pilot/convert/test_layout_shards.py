@@ -381,3 +381,15 @@ def test_fusing_needs_all_parts():
 def test_a_layout_that_means_nothing_is_refused(values):
     with pytest.raises(ValidationError):
         Layout(**values)
+
+
+def test_bits_are_compared_not_numbers():
+    """NaN is itself, the two zeros are not one, and equal bytes of another type or shape are something else."""
+    nan = torch.tensor([float("nan"), 1.0])
+
+    assert same_bits(nan, nan.clone())
+    assert same_bits(torch.arange(4.0).reshape(2, 2).T, torch.tensor([[0.0, 2.0], [1.0, 3.0]]))
+    assert same_bits(torch.tensor(1.0), torch.tensor(1.0))
+    assert not same_bits(torch.tensor([0.0]), torch.tensor([-0.0]))
+    assert not same_bits(torch.zeros(2), torch.zeros(2, dtype=torch.int32))
+    assert not same_bits(torch.zeros(2, 1), torch.zeros(1, 2))
