@@ -22,7 +22,7 @@ from transformers import LlamaConfig, PreTrainedTokenizerFast
 from twintrack.errors import ModelError
 from twintrack.training.weights import ARCHITECTURE
 
-__all__ = ["Converted", "read_gguf"]
+__all__ = ["Converted", "read_gguf", "read_gguf_config", "read_gguf_tokenizer"]
 
 _LAYER = {
     "attn_norm": "input_layernorm",
@@ -70,6 +70,40 @@ def read_gguf(path: Path, progress: Callable[[float], None] = lambda _share: Non
         ModelError: if the ``gguf`` package is missing, the file is damaged, or it holds something else than a
             Llama with a byte-level tokenizer.
     """
+    gguf, reader, metadata, config = _open(path)
+    tensors: dict[str, torch.Tensor] = {}
+    kinds: Counter[str] = Counter()
+    for done, tensor in enumerate(reader.tensors, 1):
+        name = _tensor_name(tensor.name, path)
+        kinds[tensor.tensor_type.name] += 1
+        values = gguf.quants.dequantize(tensor.data, tensor.tensor_type)
+        if name.endswith(("q_proj.weight", "k_proj.weight")):
+            values = _unpaired(values, config.head_dim)
+        tensors[name] = torch.from_numpy(np.array(values, dtype=np.float32)).to(torch.bfloat16)
+        progress(done / len(reader.tensors))
+    return Converted(config, tensors, _tokenizer(metadata, path), _note(kinds))
+
+
+def read_gguf_config(path: Path) -> LlamaConfig:
+    """The configuration of a Llama from the header of a GGUF file; no weight is read.
+
+    Raises:
+        ModelError: as ``read_gguf`` does.
+    """
+    return _open(path)[3]
+
+
+def read_gguf_tokenizer(path: Path) -> PreTrainedTokenizerFast:
+    """The tokenizer of a Llama from the header of a GGUF file; no weight is read.
+
+    Raises:
+        ModelError: as ``read_gguf`` does.
+    """
+    return _tokenizer(_open(path)[2], path)
+
+
+def _open(path: Path) -> tuple[Any, Any, dict[str, Any], LlamaConfig]:
+    """The package gguf, the mapped file, its metadata, and the configuration that they give."""
     try:
         import gguf
     except ImportError as error:
@@ -85,17 +119,7 @@ def read_gguf(path: Path, progress: Callable[[float], None] = lambda _share: Non
     except (ValueError, IndexError, KeyError, OverflowError, OSError, UnicodeDecodeError) as error:
         raise _refuse(path, "a whole GGUF file", str(error) or type(error).__name__) from error
     config = _config(metadata, path, tied=all(tensor.name != "output.weight" for tensor in reader.tensors))
-    tensors: dict[str, torch.Tensor] = {}
-    kinds: Counter[str] = Counter()
-    for done, tensor in enumerate(reader.tensors, 1):
-        name = _tensor_name(tensor.name, path)
-        kinds[tensor.tensor_type.name] += 1
-        values = gguf.quants.dequantize(tensor.data, tensor.tensor_type)
-        if name.endswith(("q_proj.weight", "k_proj.weight")):
-            values = _unpaired(values, config.head_dim)
-        tensors[name] = torch.from_numpy(np.array(values, dtype=np.float32)).to(torch.bfloat16)
-        progress(done / len(reader.tensors))
-    return Converted(config, tensors, _tokenizer(metadata, path), _note(kinds))
+    return gguf, reader, metadata, config
 
 
 def _note(kinds: Counter[str]) -> str:

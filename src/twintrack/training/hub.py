@@ -13,7 +13,7 @@ from pathlib import Path
 from twintrack.errors import ModelError
 from twintrack.training.weights import read_config
 
-__all__ = ["fetch_snapshot", "is_hub_name"]
+__all__ = ["fetch_config", "fetch_snapshot", "is_hub_name"]
 
 _NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
 # what was required, what was found, what to do
@@ -60,6 +60,24 @@ def fetch_snapshot(name: str, revision: str | None, download: Callable[..., str]
     folder = _download(download, name, revision, ["config.json"])
     read_config(folder)
     return _download(download, name, revision, list(_PATTERNS))
+
+
+def fetch_config(name: str, revision: str | None, download: Callable[..., str] | None = None) -> Path:
+    """The local folder of a model on the hub with its ``config.json``; no weight is downloaded.
+
+    Args:
+        name: name on the hub.
+        revision: branch, tag or commit; none: the default branch.
+        download: ``huggingface_hub.snapshot_download``, or another with its arguments.
+
+    Raises:
+        ModelError: if the model does not exist, is gated, or cannot be reached.
+    """
+    if download is None:
+        from huggingface_hub import snapshot_download
+
+        download = snapshot_download
+    return _download(download, name, revision, ["config.json"])
 
 
 def _download(download: Callable[..., str], name: str, revision: str | None, patterns: list[str]) -> Path:

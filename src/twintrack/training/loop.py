@@ -101,6 +101,7 @@ class _Loop:
             self.hooks.after_step(step)
             if before.step == 0:  # after the first step, so that the time before it is the step's alone
                 self._evaluate(before)
+            del before  # else the state before a step would live through the next one
             below = self._below(progress) if self._evaluation_due(step) else False
             last = step == job.stop.steps
             if below or last:
@@ -171,6 +172,7 @@ class _Loop:
                 invocation=number,
             )
             total = session.programs.accumulate(total, found, invocation=number) if total else found
+            del found  # else it would live through the next micro-batch
         return total
 
     def _invocation(self, step: int, *, answers: bool = False) -> int:

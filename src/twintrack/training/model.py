@@ -93,7 +93,7 @@ def load_model(
     progress("loading the weights", None)
     with _quiet_transformers():
         model = _load_weights(found.folder, dtype, attention)
-        tokenizer = _load_tokenizer(found.folder, config)
+        tokenizer = load_tokenizer(found.folder, config)
     return LoadedModel(model, tokenizer, source.source, digest_model(config, digests), found.note)
 
 
@@ -180,7 +180,12 @@ def _load_weights(folder: Path, dtype: torch.dtype, attention: str) -> LlamaForC
     return loaded
 
 
-def _load_tokenizer(folder: Path, config: LlamaConfig) -> Any:
+def load_tokenizer(folder: Path, config: LlamaConfig) -> Any:
+    """The tokenizer in a model's folder, checked against the model's vocabulary.
+
+    Raises:
+        ModelError: if there is none, it is damaged, or it belongs to another model.
+    """
     try:
         tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
     except Exception as error:  # the library raises many kinds for a missing or damaged tokenizer
