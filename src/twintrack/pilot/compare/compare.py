@@ -6,7 +6,8 @@ from dataclasses import replace
 from typing import Any
 
 from twintrack.pilot.compare.checkpoints import optimizer_failure, optimizer_kept
-from twintrack.pilot.compare.figures import costs, figures, starts
+from twintrack.pilot.compare.costs import Ledgers, costs, stale_prices
+from twintrack.pilot.compare.figures import figures, starts
 from twintrack.pilot.compare.losses import RESAMPLES, loss_test
 from twintrack.pilot.compare.quality import judge
 from twintrack.pilot.compare.read import LoadedRun, read_pair
@@ -14,7 +15,6 @@ from twintrack.pilot.compare.records import EMULATED, AnswerPair, RunComparison,
 from twintrack.pilot.compare.refuse import Sameness, require_comparable
 from twintrack.pilot.compare.slices import compare_slices
 from twintrack.pilot.folders import TrackRun
-from twintrack.pilot.ledger.records import PilotLedger
 from twintrack.pilot.summary_checks import compare_tracks
 from twintrack.pilot.summary_figures import Ledger
 from twintrack.pilot.summary_programs import compile_reasons, recompile_churn
@@ -33,7 +33,7 @@ def compare_tracks_of(
     seed: int = 0,
     resamples: int = RESAMPLES,
     tolerance: float | None = None,
-    ledgers: tuple[PilotLedger | None, PilotLedger | None] = (None, None),
+    ledgers: Ledgers = (None, None),
 ) -> RunComparison:
     """Compare a run, which is judged, with another; nothing but the two run folders is read.
 
@@ -75,7 +75,7 @@ def compare_tracks_of(
         starts=begun,
         figures=figures(a, b),
         costs=costs(a, b, ledgers),
-        remarks=_remarks(a, b, same, begun),
+        remarks=(*_remarks(a, b, same, begun), *stale_prices(a, b, ledgers)),
         quality=quality,
         quality_reason=("not shown: " if quality is None else "") + "; ".join(reasons),
         quality_reasons=reasons,

@@ -1,4 +1,4 @@
-"""Speed, starts, checkpoints, memory and cost of two runs side by side, and which of them may be put over each other.
+"""Speed, starts, checkpoints and memory of two runs side by side, and which of them may be put over each other.
 
 Seconds and memory of an emulation are never put over those of a machine, and a cold start never over a warm one.
 """
@@ -12,14 +12,13 @@ from typing import Literal
 
 from twintrack.pilot.compare.read import LoadedRun
 from twintrack.pilot.compare.records import EMULATED, FigureRow, StartPair
-from twintrack.pilot.ledger.records import LINES, PilotLedger, TrackLedger
 from twintrack.pilot.summary_figures import Ledger
 from twintrack.pilot.summary_parts import StartSummary
 from twintrack.pilot.summary_programs import recompile_churn
 from twintrack.pilot.summary_records import RunSummary
 from twintrack.quantity import Quantity
 
-__all__ = ["WORDS", "costs", "figures", "starts"]
+__all__ = ["WORDS", "figures", "ratio", "starts"]
 
 OF_EMULATION = "the emulation's own, not that of the machine it stands for"
 _Pick = Callable[[LoadedRun], Quantity]
@@ -55,7 +54,7 @@ def _figure(
     if counted:
         return FigureRow(name, first, second, None)
     reason = _one_emulated(*pair) if machine else ""
-    return FigureRow(name, first, second, _ratio(name, first, second, reason))
+    return FigureRow(name, first, second, ratio(name, first, second, reason))
 
 
 def _marked(figure: Quantity, one: LoadedRun) -> Quantity:
@@ -70,7 +69,8 @@ def _one_emulated(first: LoadedRun, second: LoadedRun) -> str:
     return f"{emulated[0]} is an emulation, whose figure is not the machine's" if len(emulated) == 1 else ""
 
 
-def _ratio(name: str, first: Quantity, second: Quantity, reason: str) -> Quantity:
+def ratio(name: str, first: Quantity, second: Quantity, reason: str = "") -> Quantity:
+    """Second over first; unknown where there is a reason against it, or a figure is unknown or 0."""
     if reason:
         return Quantity.unknown("", reason)
     if first.value == 0:
@@ -146,7 +146,7 @@ def _pair(
         return StartPair(state, a, b, Quantity.unknown("", f"no {state} start of {lacking} is on record"))
     reason = _unlike(state, a, b, first.label, second.label) or _one_emulated(first, second)
     return StartPair(
-        state, a, b, _ratio(f"time before the first step, {state}", a.total, b.total, reason), reason
+        state, a, b, ratio(f"time before the first step, {state}", a.total, b.total, reason), reason
     )
 
 
@@ -169,40 +169,3 @@ WORDS = {
     "none": "without anything to compile",
     "untold": "in a way that its log does not tell",
 }
-
-
-def costs(
-    first: LoadedRun, second: LoadedRun, ledgers: tuple[PilotLedger | None, PilotLedger | None]
-) -> tuple[FigureRow, ...]:
-    """Lines and totals of both ledgers; amounts in different currencies stand side by side and are not compared."""
-    a, b = (
-        ledger.of(one.run.track) if ledger else None
-        for ledger, one in zip(ledgers, (first, second), strict=True)
-    )
-    if a is None and b is None:
-        return ()
-    named: list[tuple[str, Quantity, Quantity]] = [
-        (name, _line(a, index, first), _line(b, index, second)) for index, name in enumerate(LINES)
-    ]
-    for field, name in (
-        ("total", "total"),
-        ("total_without_faults", "total without stops and repeated steps"),
-        ("per_million_tokens", "per million tokens"),
-    ):
-        named.append((name, _amount(a, field, first), _amount(b, field, second)))
-    same = a is None or b is None or a.currency == b.currency
-    reason = "" if same or a is None or b is None else f"{a.currency} and {b.currency} are not compared"
-    return tuple(FigureRow(name, x, y, _ratio(name, x, y, reason)) for name, x, y in named)
-
-
-def _line(ledger: TrackLedger | None, index: int, one: LoadedRun) -> Quantity:
-    return _no_ledger(one) if ledger is None else ledger.lines[index].amount
-
-
-def _amount(ledger: TrackLedger | None, field: str, one: LoadedRun) -> Quantity:
-    found: Quantity = _no_ledger(one) if ledger is None else getattr(ledger, field)
-    return found
-
-
-def _no_ledger(one: LoadedRun) -> Quantity:
-    return Quantity.unknown("", f"no ledger of {one.label} was given")

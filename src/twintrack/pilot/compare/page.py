@@ -63,7 +63,11 @@ def sections(comparison: RunComparison) -> tuple[Section, ...]:
         _recompiles(comparison),
     ]
     if comparison.costs:
-        found.append(Section("Cost, side by side", (figure_table("", comparison.costs, comparison),)))
+        found.append(
+            Section(
+                "Cost, side by side", (figure_table("", comparison.costs, comparison, of_machines=False),)
+            )
+        )
     found.append(_conditions(comparison))
     return tuple(found)
 

@@ -18,7 +18,7 @@ from twintrack.pilot.compare.tables import (
     resume_table,
     slice_table,
     start_table,
-    unknown_reasons,
+    unlike_reasons,
 )
 from twintrack.report.records import Cell, Column, Table
 from twintrack.report.terminal import kinds_line, plain_text, terminal_table
@@ -50,15 +50,13 @@ def _parts(comparison: RunComparison) -> Iterator[RenderableType]:
     tables += [resume_table(comparison)]
     tables += [reason_table(side) for side in (comparison.first, comparison.second) if side.compile_reasons]
     if comparison.costs:
-        tables.append(figure_table("Cost", comparison.costs, comparison))
+        tables.append(figure_table("Cost", comparison.costs, comparison, of_machines=False))
     for table in tables:
         yield terminal_table(table)
         yield Text()
     yield from _answers(comparison)
-    rows = (*comparison.figures, *comparison.costs)
-    ratios = [*(pair.ratio for pair in comparison.starts), *(row.ratio for row in rows)]
-    reasons = [reason for reason in unknown_reasons(ratios) if reason not in comparison.remarks]
-    notes = (*comparison.remarks, *(f"a ratio is unknown: {reason}" for reason in reasons))
+    reasons = [reason for reason in unlike_reasons(comparison) if reason not in comparison.remarks]
+    notes = (*comparison.remarks, *(f"not put over each other: {reason}" for reason in reasons))
     if notes:
         yield _items([("·", note) for note in notes], "dim")
     yield kinds_line(_all_cells(tables))

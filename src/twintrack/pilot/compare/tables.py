@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from twintrack.pilot.compare.records import FigureRow, RunComparison, RunSide, SliceComparison, StartPair
 from twintrack.pilot.page_overview import NONE, bit_status
-from twintrack.quantity import Quantity
 from twintrack.report.records import Callout, Cell, Column, Status, Table
 
 __all__ = [
@@ -19,7 +16,7 @@ __all__ = [
     "resume_table",
     "slice_table",
     "start_table",
-    "unknown_reasons",
+    "unlike_reasons",
 ]
 
 STATES = {"cold": "cold", "warm": "warm", "as it was": "first start of these runs"}
@@ -119,13 +116,22 @@ def _total(pair: StartPair, index: int) -> Cell:
     return NONE if start is None else start.total
 
 
-def figure_table(title: str, rows: tuple[FigureRow, ...], comparison: RunComparison) -> Table:
-    """Figures of both runs and the ratio where there is one."""
+def figure_table(
+    title: str, rows: tuple[FigureRow, ...], comparison: RunComparison, *, of_machines: bool = True
+) -> Table:
+    """Figures of both runs and the ratio where there is one.
+
+    Args:
+        title: of the table.
+        rows: of one kind.
+        comparison: that they belong to.
+        of_machines: whether an emulation's figures are its own, so that its column says so.
+    """
+    heads = [heading(one) if of_machines else one.label for one in (comparison.first, comparison.second)]
     cells = tuple((row.name, row.first, row.second, NONE if row.ratio is None else row.ratio) for row in rows)
     columns = (
         Column(""),
-        Column(heading(comparison.first), numeric=True),
-        Column(heading(comparison.second), numeric=True),
+        *(Column(head, numeric=True) for head in heads),
         Column("second over first", numeric=True),
     )
     return Table(title, columns, cells)
@@ -159,6 +165,18 @@ def reason_table(side: RunSide) -> Table:
     return Table(f"{side.label}: compilations by reason", columns, rows)
 
 
-def unknown_reasons(ratios: Sequence[Quantity | None]) -> tuple[str, ...]:
-    """Why ratios are unknown, each reason once."""
-    return tuple(dict.fromkeys(one.source for one in ratios if one is not None and not one.known))
+def unlike_reasons(comparison: RunComparison) -> tuple[str, ...]:
+    """Why figures that are both known are not put over each other, each reason once."""
+    totals = [
+        (pair.first.total, pair.second.total, pair.ratio)
+        for pair in comparison.starts
+        if pair.first is not None and pair.second is not None
+    ]
+    rows = [(row.first, row.second, row.ratio) for row in (*comparison.figures, *comparison.costs)]
+    return tuple(
+        dict.fromkeys(
+            ratio.source
+            for first, second, ratio in (*totals, *rows)
+            if ratio is not None and not ratio.known and first.value and second.known
+        )
+    )
