@@ -51,14 +51,8 @@ def ledger(
         amount = amount.within(Error(error, error, "spread")) if error else amount
     zero = Quantity.derived(0.0, "USD", "nothing of this happened", [per_hour])
     lines = tuple(
-        Line(
-            name,
-            amount if name == "reserved resource" else zero,
-            amount,
-            "hours x price",
-            (Input("price", per_hour),),
-        )
-        for name in LINES
+        Line(name, one, one, "hours x price", (Input("price", per_hour),))
+        for name, one in ((name, amount if name == "reserved resource" else zero) for name in LINES)
     )
     return TrackLedger(
         f"run:{track}", track, "1 x machine", "USD", time, lines, amount, amount, amount, stale

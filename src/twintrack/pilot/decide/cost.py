@@ -1,47 +1,75 @@
 """The cost rule: Trainium must be cheaper by the share that the job asks for, within all errors.
 
-``T`` is the total of the Trainium side, ``G`` that of the other, ``c`` the job's ``decision.cheaper_by``. The rule
-holds if the highest ``T`` is at most ``(1 - c)`` times the lowest ``G``; it is broken if the lowest ``T`` is above
-``(1 - c)`` times the highest ``G``; else the errors overlap and it is not known. A total that is unknown, or rests on a
-price that is too old, decides nothing.
+``T`` is the total of the Trainium side and ``G`` that of the other, both without faults and without the lines that only
+one side tells of; ``c`` is the job's ``decision.cheaper_by``. The rule holds if the highest ``T`` is at most ``(1 - c)``
+times the lowest ``G``; it is broken if the lowest ``T`` is above ``(1 - c)`` times the highest ``G``; else the errors
+overlap and it is not known. A total that is unknown, or rests on a price that is too old, decides nothing.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from twintrack.pilot.decide.evidence import Evidence, TrackEvidence
+from twintrack.pilot.decide.evidence import TRAINIUM, Evidence
 from twintrack.pilot.decide.records import Figure, Reason
-from twintrack.pilot.ledger.records import TrackLedger
+from twintrack.pilot.ledger.ledger import like_totals
+from twintrack.pilot.ledger.records import LineName, TrackLedger
 from twintrack.quantity import Provenance, Quantity, combine, weakest
 
-__all__ = ["COST_KINDS", "CostSides", "cost_reason", "cost_sides", "judge_cost"]
+__all__ = ["CostSides", "Costed", "cost_reason", "cost_sides", "judge_cost", "unknown_because"]
 
-COST_KINDS = frozenset({Provenance.MEASURED, Provenance.SIMULATED, Provenance.PUBLISHED})
-"""Kinds on which a time may rest if it is to become money."""
+_MACHINE_LINES: tuple[LineName, ...] = (
+    "reserved resource",
+    "compilation",
+    "data transfer and loading",
+    "resume",
+    "abandoned trials",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Costed:
+    """One side's ledger, and its total as far as both sides tell of the same lines, without faults."""
+
+    ledger: TrackLedger
+    total: Quantity
+    machine: float
+    """Part of the total that grows with the machine's time and price."""
 
 
 @dataclass(frozen=True, slots=True)
 class CostSides:
-    """The two ledgers that the rule holds against each other; ``None`` where a side did not run."""
+    """The two ledgers that the rule holds against each other; ``None`` where a side has none."""
 
-    trainium: TrackLedger | None
-    other: TrackLedger | None
+    trainium: Costed | None
+    other: Costed | None
     cheaper_by: float
 
 
 def cost_sides(evidence: Evidence) -> CostSides:
     """The cheapest known ledger of each side; where none is known, the first that there is."""
-    return CostSides(
-        _cheapest(evidence.tracks(trainium=True)),
-        _cheapest(evidence.tracks(trainium=False)),
-        evidence.job.decision.cheaper_by,
-    )
+    ledgers = [one for pilot in evidence.pilots for one in pilot.ledger.tracks]
+    trainium = _cheapest([one for one in ledgers if one.track in TRAINIUM])
+    other = _cheapest([one for one in ledgers if one.track not in TRAINIUM])
+    if trainium is None or other is None:
+        alone = [
+            None if one is None else _costed(one, one.total_without_faults, ()) for one in (trainium, other)
+        ]
+        return CostSides(alone[0], alone[1], evidence.job.decision.cheaper_by)
+    totals = like_totals(trainium, other)
+    apart = (*trainium.left_out, *other.left_out)
+    sides = [_costed(ledger, total, apart) for ledger, total in zip((trainium, other), totals, strict=True)]
+    return CostSides(sides[0], sides[1], evidence.job.decision.cheaper_by)
 
 
-def _cheapest(tracks: Sequence[TrackEvidence]) -> TrackLedger | None:
-    ledgers = [one.ledger for one in tracks if one.ledger is not None]
+def _costed(ledger: TrackLedger, total: Quantity, apart: Sequence[LineName]) -> Costed:
+    lines = [line for line in ledger.lines if line.name in _MACHINE_LINES and line.name not in apart]
+    return Costed(ledger, total, math.fsum(float(line.without_faults.value or 0.0) for line in lines))
+
+
+def _cheapest(ledgers: Sequence[TrackLedger]) -> TrackLedger | None:
     known = [one for one in ledgers if one.total.known]
     if known:
         return min(known, key=lambda one: float(one.total.require()))
@@ -56,22 +84,12 @@ def cost_reason(sides: CostSides) -> Reason:
         return Reason(
             name, None, f"there is no run on {'the Trainium' if trainium is None else 'the other'} side"
         )
-    figures = [Figure(f"total of {one.run}", one.total) for one in (trainium, other)]
+    figures = [Figure(f"total of {one.ledger.run}, without faults", one.total) for one in (trainium, other)]
     for one in (trainium, other):
-        if not one.total.known:
-            return Reason(name, None, f"the cost of {one.run} is unknown: {one.total.source}", tuple(figures))
-        if one.stale:
-            return Reason(
-                name,
-                None,
-                f"the cost of {one.run} rests on a price too old to decide: {one.stale[0]}",
-                tuple(figures),
-            )
-        if not _rests_on_time(one):
-            text = f"the cost of {one.run} rests on a {one.time.rests_on or one.time.kind} time, which is no cost"
-            return Reason(name, None, text, tuple(figures))
-    if trainium.currency != other.currency:
-        text = f"the sides are in {trainium.currency} and {other.currency}"
+        if text := _open(one):
+            return Reason(name, None, f"the cost of {one.ledger.run} {text}", tuple(figures))
+    if trainium.ledger.currency != other.ledger.currency:
+        text = f"the sides are in {trainium.ledger.currency} and {other.ledger.currency}"
         return Reason(name, None, text, tuple(figures))
     ratio = combine(
         "Trainium total / other total", "", [trainium.total, other.total], lambda a, b: a / b if b else 0.0
@@ -79,6 +97,27 @@ def cost_reason(sides: CostSides) -> Reason:
     figures.append(Figure("Trainium total over the other", ratio))
     holds = judge_cost(trainium.total.interval, other.total.interval, sides.cheaper_by)
     return Reason(name, holds, _text(holds, ratio, sides), tuple(figures))
+
+
+def _open(one: Costed) -> str:
+    """Why this side's total decides nothing; empty if it may."""
+    if not one.total.known:
+        return f"is unknown: {unknown_because(one)}"
+    if one.ledger.stale:
+        return f"rests on a price too old to decide: {one.ledger.stale[0]}"
+    if not _rests_on_time(one.ledger):
+        return f"rests on a {one.ledger.time.rests_on or one.ledger.time.kind} time, which is no cost"
+    return ""
+
+
+def unknown_because(one: Costed) -> str:
+    """The reason of an unknown total: that of its time, else that of the first line that is unknown."""
+    if not one.ledger.time.known:
+        return one.ledger.time.source
+    lines = [
+        line for line in one.ledger.lines if not line.amount.known and line.name not in one.ledger.left_out
+    ]
+    return f"{lines[0].name}: {lines[0].amount.source}" if lines else one.total.source
 
 
 def judge_cost(trainium: tuple[float, float], other: tuple[float, float], cheaper_by: float) -> bool | None:

@@ -23,7 +23,7 @@ from twintrack.pilot.decide.evidence import (
     PilotEvidence,
     QualityFinding,
 )
-from twintrack.pilot.decide.records import DatedFact
+from twintrack.pilot.decide.records import DatedFact, Figure
 from twintrack.pilot.folders import TrackRun
 from twintrack.pilot.ledger.ledger import build_ledger
 from twintrack.pilot.manifest import read_job_file
@@ -75,17 +75,17 @@ def gather(
                 folder,
                 fs,
                 catalogue,
+                on=on,
+                prices=prices,
+                machine_times=machine_times,
                 job=loaded.job,
                 base=loaded.base,
-                prices=prices,
-                on=on,
-                machine_times=machine_times,
             ),
             tuple(_proofs(folder, fs)),
         )
         for folder in unique
     )
-    quality, refusals = _quality(pilots, fs)
+    quality, refusals = _quality(pilots, fs, loaded.job.tolerances.loss)
     return Evidence(
         job=loaded.job,
         job_digest=loaded.digest,
@@ -114,11 +114,11 @@ def _proofs(folder: Path, fs: FileSystem) -> Iterator[KeptProof]:
     root = folder / "tracks"
     if not fs.exists(root):
         return
-    for track in fs.list_folder(root):
+    for track in fs.list(root):
         for kind in ("reference", "interrupted"):
             kept = root / track / kind / "conversions"
             if fs.exists(kept):
-                for name in sorted(fs.list_folder(kept)):
+                for name in sorted(fs.list(kept)):
                     if name.endswith(".json"):
                         yield KeptProof(
                             track, _read_proof(inside(kept, name), fs), f"{track}/{kind}/conversions/{name}"
@@ -141,7 +141,7 @@ def _read_proof(path: Path, fs: FileSystem) -> Proof:
 
 
 def _quality(
-    pilots: Sequence[PilotEvidence], fs: FileSystem
+    pilots: Sequence[PilotEvidence], fs: FileSystem, tolerance: float
 ) -> tuple[tuple[QualityFinding, ...], tuple[str, ...]]:
     """Every run of the Trainium side against every run of the other side; pairs that may not be compared apart."""
     runs = [
@@ -157,11 +157,15 @@ def _quality(
     for other, trainium in product(theirs, ours):
         names = f"{other.root}:{other.track}", f"{trainium.root}:{trainium.track}"
         try:
-            one = compare_tracks_of(other, trainium, fs)
+            one = compare_tracks_of(other, trainium, fs, tolerance=tolerance)
         except CompareError as error:
             refused.append(str(error))
             continue
-        found.append(QualityFinding(*names, one.quality, one.quality_reason))
+        figures = (
+            Figure("largest relative difference of the losses", one.losses.largest),
+            Figure("mean relative difference over the last half", one.test.mean),
+        )
+        found.append(QualityFinding(*names, one.quality, one.quality_reason, figures))
     return tuple(found), tuple(refused)
 
 

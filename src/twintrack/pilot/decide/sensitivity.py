@@ -9,47 +9,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
-from twintrack.pilot.decide.cost import CostSides, judge_cost
+from twintrack.pilot.decide.cost import Costed, CostSides, judge_cost
 from twintrack.pilot.decide.evidence import Evidence
 from twintrack.pilot.decide.matrix import PASS_SCORE, score_range
 from twintrack.pilot.decide.records import Criterion, Flip, Outcome, Reason
-from twintrack.pilot.ledger.records import Line, LineName, TrackLedger
+from twintrack.pilot.ledger.records import TrackLedger
 from twintrack.quantity import Provenance, Quantity
 
 __all__ = ["sensitivity"]
 
-_MACHINE_LINES: tuple[LineName, ...] = (
-    "reserved resource",
-    "compilation",
-    "data transfer and loading",
-    "resume",
-    "abandoned trials",
-)
-
 _Judge = Callable[[float], bool | None]
 """Whether the cost rule holds when a side's machine part is multiplied by a factor."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Side:
-    name: str
-    ledger: TrackLedger
-    machine: float
-    """Part of the total that grows with the machine's time and price."""
-
-    @property
-    def interval(self) -> tuple[float, float]:
-        return self.ledger.total.interval
-
-    def moved(self, factor: float) -> tuple[float, float]:
-        """The total's interval once the machine part is multiplied; relative errors stay."""
-        total = float(self.ledger.total.require())
-        if not total:
-            return self.interval
-        scale = (total + (factor - 1.0) * self.machine) / total
-        return self.interval[0] * scale, self.interval[1] * scale
 
 
 def sensitivity(
@@ -71,20 +42,21 @@ def _cost_flips(sides: CostSides, reasons: Sequence[Reason]) -> list[Flip]:
         return []
     known = (sides.trainium.total.known, sides.other.total.known)
     if all(known):
-        pair = _side("Trainium", sides.trainium), _side("other side", sides.other)
+        pair = sides.trainium, sides.other
         return [flip for moved in (0, 1) for flip in _moved(pair, moved, sides.cheaper_by, reasons)]
     if any(known):
         return _break_even(sides.trainium, sides.other, sides.cheaper_by, reasons)
     return []
 
 
-def _side(name: str, ledger: TrackLedger) -> _Side:
-    machine = [_amount(line) for line in ledger.lines if line.name in _MACHINE_LINES]
-    return _Side(name, ledger, math.fsum(machine))
-
-
-def _amount(line: Line) -> float:
-    return float(line.amount.value or 0.0)
+def _moved_total(one: Costed, factor: float) -> tuple[float, float]:
+    """The total's interval once the machine part is multiplied; relative errors stay."""
+    total = float(one.total.require())
+    low, high = one.total.interval
+    if not total:
+        return low, high
+    scale = (total + (factor - 1.0) * one.machine) / total
+    return low * scale, high * scale
 
 
 def _price(ledger: TrackLedger) -> Quantity | None:
@@ -92,19 +64,20 @@ def _price(ledger: TrackLedger) -> Quantity | None:
     found = [
         one.value
         for line in ledger.lines
-        if line.name in _MACHINE_LINES
         for one in line.inputs
         if one.value.unit == per_hour and one.value.known
     ]
     return found[0] if found else None
 
 
-def _moved(pair: tuple[_Side, _Side], moved: int, cheaper_by: float, reasons: Sequence[Reason]) -> list[Flip]:
+def _moved(
+    pair: tuple[Costed, Costed], moved: int, cheaper_by: float, reasons: Sequence[Reason]
+) -> list[Flip]:
     side = pair[moved]
-    now = judge_cost(pair[0].interval, pair[1].interval, cheaper_by)
+    now = judge_cost(pair[0].total.interval, pair[1].total.interval, cheaper_by)
 
     def judged(factor: float) -> bool | None:
-        intervals = [one.moved(factor) if one is side else one.interval for one in pair]
+        intervals = [_moved_total(one, factor) if one is side else one.total.interval for one in pair]
         return judge_cost(intervals[0], intervals[1], cheaper_by)
 
     factor = _nearest_flip(judged, now)
@@ -160,28 +133,26 @@ def _said(holds: bool | None) -> str:
     return "not known" if holds is None else "kept" if holds else "broken"
 
 
-def _break_even(
-    trainium: TrackLedger, other: TrackLedger, cheaper_by: float, reasons: Sequence[Reason]
-) -> list[Flip]:
+def _break_even(trainium: Costed, other: Costed, cheaper_by: float, reasons: Sequence[Reason]) -> list[Flip]:
     """One side's total is known, the other's price is: the time at which the cost rule would turn."""
     if other.total.known:
         asked, known, share, side = trainium, other, 1.0 - cheaper_by, "at most"
     else:
         asked, known, share, side = other, trainium, 1.0 / (1.0 - cheaper_by), "at least"
-    price = _price(asked)
-    name = f"time of {asked.run}"
-    if asked.time.known or price is None:
+    price = _price(asked.ledger)
+    name = f"time of {asked.ledger.run}"
+    if asked.ledger.time.known or price is None:
         return []
     low, high = known.total.interval
     money = share * (low if side == "at most" else high)
     at = Quantity.derived(
         money / float(price.require()) * 3600.0,
         "s",
-        f"break-even: {share:g} x total of {known.run} / price per hour of {asked.machine}, machine time alone",
+        f"break-even: {share:g} x total of {known.ledger.run} / price of {asked.ledger.machine}, machine alone",
         [known.total, price],
     )
     text = f"with {side} this machine time the cost rule is kept, if nothing but the machine costs money"
-    return [Flip(name, asked.time, at, _with(reasons, "cost", True), text)]
+    return [Flip(name, asked.ledger.time, at, _with(reasons, "cost", True), text)]
 
 
 def _tolerance(evidence: Evidence, reasons: Sequence[Reason]) -> list[Flip]:

@@ -32,7 +32,7 @@ def build_dossier(evidence: Evidence, verdict: Verdict) -> Dossier:
         Part("Cost", tuple(_cost(evidence))),
         Part("How to run it again", tuple(_again(evidence))),
     )
-    ledgers = tuple(one.ledger for one in evidence.all_tracks() if one.ledger is not None)
+    ledgers = tuple(one for pilot in evidence.pilots for one in pilot.ledger.tracks)
     return Dossier(
         job=job.name,
         job_digest=evidence.job_digest,
@@ -218,7 +218,7 @@ def _fallback(evidence: Evidence) -> Iterator[Entry]:
 
 
 def _cost(evidence: Evidence) -> Iterator[Entry]:
-    ledgers = [one.ledger for one in evidence.all_tracks() if one.ledger is not None]
+    ledgers = [one for pilot in evidence.pilots for one in pilot.ledger.tracks]
     for ledger in ledgers:
         figures = (
             Figure("total", ledger.total),

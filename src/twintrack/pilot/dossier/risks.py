@@ -27,10 +27,8 @@ def _rules(verdict: Verdict) -> Iterator[str]:
 
 
 def _prices(evidence: Evidence) -> Iterator[str]:
-    for one in evidence.all_tracks():
-        if one.ledger is not None:
-            yield from (f"{text}." for text in one.ledger.stale)
-            yield from (f"{text}." for text in one.ledger.remarks)
+    for ledger in (one for pilot in evidence.pilots for one in pilot.ledger.tracks):
+        yield from (f"{ledger.run}: {text}." for text in (*ledger.stale, *ledger.remarks))
 
 
 def _software(verdict: Verdict) -> Iterator[str]:
