@@ -62,10 +62,10 @@ def test_its_job_keeps_its_digest_and_new_keys_have_their_defaults():
 def test_the_report_says_that_another_version_made_the_run():
     summary = read_summary(OLD, FS)
 
-    remarks = [one for one in build_page(summary, "7.7.7").head if isinstance(one, Callout)][1:]
+    remarks = [one for one in build_page(summary, version="7.7.7").head if isinstance(one, Callout)][1:]
     assert [one.title for one in remarks] == ["Reported by twintrack 7.7.7"]
     assert remarks[0].items == ("The run folder was made by twintrack 0.1.0.",)
-    assert len([one for one in build_page(summary, "0.1.0").head if isinstance(one, Callout)]) == 1
+    assert len([one for one in build_page(summary, version="0.1.0").head if isinstance(one, Callout)]) == 1
 
 
 @pytest.mark.parametrize(

@@ -50,4 +50,14 @@ def gather_evidence(job: Path, words: Sequence[str], prices: Sequence[Path], on:
     fs = LocalFileSystem()
     loaded = load_job(job)
     folders = [run.root for word in words for run in find_runs(word, fs)]
-    return gather(loaded, folders, fs, load_catalogue(), prices=prices, on=day, machine_times={})
+    return gather(
+        loaded.job,
+        loaded.base,
+        str(job),
+        folders,
+        fs,
+        load_catalogue(),
+        prices=prices,
+        on=day,
+        machine_times={},
+    )

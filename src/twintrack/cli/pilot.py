@@ -110,14 +110,8 @@ def _stopping_by_signal(pilot: Pilot, clock: Clock) -> Iterator[None]:
 
 
 def _report(folder: Path, console: Console) -> int:
-    from twintrack.pilot.page import write_report
-    from twintrack.pilot.summary import write_summary
-    from twintrack.pilot.table import print_summary
-    from twintrack.storage import LocalFileSystem
+    from twintrack.cli.reporting import report_folder
 
-    fs = LocalFileSystem()
-    summary = write_summary(folder, fs)
-    page = write_report(summary, folder, fs)
-    print_summary(summary, console)
+    summary, page = report_folder(folder, console)
     console.print(f"report: {page}", highlight=False, soft_wrap=True)
     return 1 if summary.failures else 0

@@ -15,20 +15,14 @@ __all__ = ["command"]
 def command(run: Path, show: bool) -> None:
     """Make report.html and summary.json of the run folder RUN again, from its events alone.
 
-    Nothing is trained or measured. Exit code 0 means that the report was made, whatever it says; summary.json
-    says whether the pilot passed.
+    Nothing is trained or measured; money and verdict are those of today. Exit code 0 means that the report was made,
+    whatever it says; summary.json says whether the pilot passed.
     """
     from rich.console import Console
 
-    from twintrack.pilot.page import write_report
-    from twintrack.pilot.summary import write_summary
-    from twintrack.pilot.table import print_summary
-    from twintrack.storage import LocalFileSystem
+    from twintrack.cli.reporting import report_folder
 
-    fs = LocalFileSystem()
-    summary = write_summary(run, fs)
-    page = write_report(summary, run, fs)
-    print_summary(summary, Console())
+    _, page = report_folder(run, Console())
     click.echo(f"report: {page}")
     if show:
         click.launch(str(page.resolve()))

@@ -22,6 +22,7 @@ __all__ = [
     "Manifest",
     "PilotFile",
     "SlotChoice",
+    "base_of",
     "read_job_file",
     "read_manifest",
     "read_pilot_file",
@@ -133,6 +134,17 @@ def read_manifest(folder: Path, fs: FileSystem) -> Manifest:
             remedy="put the file back, or start a new run",
         )
     return Manifest(job, _read(folder / "inputs.json", _Inputs, fs).base, pilot.slots)
+
+
+def base_of(folder: Path, fs: FileSystem) -> Path:
+    """Folder of the job file; the run folder itself where that is not kept, as for a run that came from elsewhere.
+
+    Raises:
+        RunFolderError: if ``inputs.json`` is not one.
+        StorageError: if it cannot be read.
+    """
+    path = folder / "inputs.json"
+    return Path(_read(path, _Inputs, fs).base) if fs.exists(path) else folder
 
 
 def read_pilot_file(folder: Path, fs: FileSystem) -> PilotFile:

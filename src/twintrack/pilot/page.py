@@ -1,10 +1,19 @@
-"""A pilot's summary as a report: the records of ``report`` filled from those of the summary, nothing else."""
+"""A pilot's summary and what follows from it as a report: the verdict first, then what it rests on.
+
+The records of ``report`` are filled from those of summary, verdict, ledger and comparison; no figure is made here."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 
 import twintrack
+from twintrack.pilot.compare.page import sections as comparison_sections
+from twintrack.pilot.compare.records import RunComparison
+from twintrack.pilot.decide.page import sections, verdict_callout
+from twintrack.pilot.decide.records import Verdict
+from twintrack.pilot.ledger.page import ledger_sections
+from twintrack.pilot.ledger.records import TrackLedger
 from twintrack.pilot.page_imports import imported_runs, version_remarks
 from twintrack.pilot.page_loss import answers, losses, slices
 from twintrack.pilot.page_overview import NONE, basis, headline, limits, outcome_table, ran
@@ -13,25 +22,43 @@ from twintrack.pilot.page_rules import number_rules
 from twintrack.pilot.page_start import compilation, starts
 from twintrack.pilot.summary_records import Summary
 from twintrack.report.html import render_page
-from twintrack.report.records import Cell, Column, Page, Section, Table
+from twintrack.report.records import Block, Cell, Column, Page, Section, Table
 from twintrack.storage import FileSystem, write_bytes_atomic
 
-__all__ = ["build_page", "write_report"]
+__all__ = ["Decided", "build_page", "write_report"]
 
 
-def build_page(summary: Summary, version: str = twintrack.__version__) -> Page:
-    """The report of a pilot; every figure on it is one of the summary's.
+@dataclass(frozen=True, slots=True)
+class Decided:
+    """What follows from a run folder on one day."""
+
+    verdict: Verdict
+    ledgers: tuple[TrackLedger, ...]
+    comparisons: tuple[RunComparison, ...]
+
+
+def build_page(
+    summary: Summary, decided: Decided | None = None, *, version: str = twintrack.__version__
+) -> Page:
+    """The report of a pilot, with the verdict first where there is one.
 
     Args:
         summary: of the run folder.
+        decided: what follows from it.
         version: of the twintrack that makes the report.
     """
     tracks = ", ".join(track.track for track in summary.tracks) or "no track"
     return Page(
         title=f"Pilot of {summary.job.name}",
         subtitle=f"{summary.job.model.source} on {tracks}, {summary.job.stop.steps} steps",
-        head=(headline(summary), *version_remarks(summary, version), outcome_table(summary)),
+        head=(
+            *_verdict(decided),
+            headline(summary),
+            *version_remarks(summary, version),
+            outcome_table(summary),
+        ),
         sections=(
+            *_decision(decided),
             ran(summary),
             *imported_runs(summary),
             losses(summary),
@@ -46,6 +73,21 @@ def build_page(summary: Summary, version: str = twintrack.__version__) -> Page:
             limits(summary),
         ),
         footer=f"Made by twintrack from the events of the run; job digest {summary.job_digest}.",
+    )
+
+
+def _verdict(decided: Decided | None) -> tuple[Block, ...]:
+    return () if decided is None else (verdict_callout(decided.verdict),)
+
+
+def _decision(decided: Decided | None) -> tuple[Section, ...]:
+    """Rules, matrix, sensitivity, ledgers, comparisons."""
+    if decided is None:
+        return ()
+    return (
+        *sections(decided.verdict),
+        *ledger_sections(decided.ledgers),
+        *(section for one in decided.comparisons for section in comparison_sections(one)),
     )
 
 
@@ -70,12 +112,12 @@ def _memory(summary: Summary) -> Section:
     return Section("Memory and speed", (Table("", columns, tuple(rows), note),))
 
 
-def write_report(summary: Summary, folder: Path, fs: FileSystem) -> Path:
+def write_report(summary: Summary, folder: Path, fs: FileSystem, decided: Decided | None = None) -> Path:
     """Write ``report.html`` into the run folder, whole or not at all, and return its path.
 
     Raises:
         StorageError: if it cannot be written; an older report is then as it was.
     """
     path = folder / "report.html"
-    write_bytes_atomic(fs, path, render_page(build_page(summary)).encode())
+    write_bytes_atomic(fs, path, render_page(build_page(summary, decided)).encode())
     return path

@@ -85,6 +85,7 @@ def evidence(
         on="2026-11-30",
         pilots=tuple(pilots),
         quality=(QualityFinding("first:cpu", "first:trn2", quality, "the losses are equivalent"),),
+        comparisons=(),
         refusals=(),
         fits=(FitFinding("trn2", "trn2.48xlarge", fits, "needs 3 GiB of 24"),),
         software=(),

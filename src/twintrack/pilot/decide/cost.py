@@ -1,9 +1,9 @@
 """The cost rule: Trainium must be cheaper by the share that the job asks for, within all errors.
 
-``T`` is the total of the Trainium side and ``G`` that of the other, both without faults and without the lines that only
-one side tells of; ``c`` is the job's ``decision.cheaper_by``. The rule holds if the highest ``T`` is at most ``(1 - c)``
-times the lowest ``G``; it is broken if the lowest ``T`` is above ``(1 - c)`` times the highest ``G``; else the errors
-overlap and it is not known. A total that is unknown, or rests on a price that is too old, decides nothing.
+``T`` is the total of the Trainium side and ``G`` that of the other, without faults and without the lines that only
+one side tells of; ``c`` is the job's ``decision.cheaper_by``. The rule holds if the highest ``T`` is at most
+``(1 - c)`` times the lowest ``G``; it is broken if the lowest ``T`` is above ``(1 - c)`` times the highest ``G``; else
+the errors overlap and it is not known. A total that is unknown, or rests on a price that is too old, decides nothing.
 """
 
 from __future__ import annotations

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from twintrack.job.records import Job
+from twintrack.pilot.compare.records import RunComparison
 from twintrack.pilot.convert.records import Proof
 from twintrack.pilot.decide.records import DatedFact, Figure
 from twintrack.pilot.ledger.records import PilotLedger, TrackLedger
@@ -97,6 +98,8 @@ class Evidence:
     on: str
     pilots: tuple[PilotEvidence, ...]
     quality: tuple[QualityFinding, ...]
+    comparisons: tuple[RunComparison, ...]
+    """What the quality rests on."""
     refusals: tuple[str, ...]
     """Why two runs that should be compared may not be."""
     fits: tuple[FitFinding, ...]

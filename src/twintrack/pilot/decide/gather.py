@@ -11,9 +11,10 @@ from pydantic import ValidationError
 
 from twintrack.errors import CatalogueError, CompareError, ModelError, RunFolderError
 from twintrack.hardware.catalogue import Catalogue
-from twintrack.job.digest import comparable_parts, differing_parts
-from twintrack.job.load import LoadedJob
+from twintrack.job.digest import comparable_parts, differing_parts, job_digest
+from twintrack.job.records import Job
 from twintrack.pilot.compare.compare import compare_tracks_of
+from twintrack.pilot.compare.records import RunComparison
 from twintrack.pilot.convert.records import Proof
 from twintrack.pilot.decide.evidence import (
     TRAINIUM,
@@ -27,19 +28,23 @@ from twintrack.pilot.decide.records import DatedFact, Figure
 from twintrack.pilot.folders import TrackRun
 from twintrack.pilot.ledger.ledger import build_ledger
 from twintrack.pilot.manifest import read_job_file
-from twintrack.pilot.qualify.qualify import qualify
+from twintrack.pilot.qualify import Verdict as Fit
+from twintrack.pilot.qualify import qualify
 from twintrack.pilot.summary import read_summary
 from twintrack.quantity import Quantity
 from twintrack.storage import FileSystem, inside, storage_errors
 
 __all__ = ["gather"]
 
+_FITS = {Fit.FITS: True, Fit.TOO_CLOSE: None, Fit.DOES_NOT_FIT: False, Fit.UNKNOWN: None}
 _SAME = ("adapters", "data", "model", "parallel", "training")
 """Parts in which every run must be of the job that is decided on; answers and prices may be written later."""
 
 
 def gather(
-    loaded: LoadedJob,
+    job: Job,
+    base: Path,
+    where: str,
     folders: Sequence[Path],
     fs: FileSystem,
     catalogue: Catalogue,
@@ -51,7 +56,9 @@ def gather(
     """Everything that ``decide`` judges.
 
     Args:
-        loaded: the job; its ``[costs]``, ``[decision]`` and ``[tolerances]`` count, not those that a run began with.
+        job: its ``[costs]``, ``[decision]`` and ``[tolerances]`` count, not those that a run began with.
+        base: folder of the job file; what the job names lies relative to it.
+        where: how a message names the job.
         folders: run folders, each once.
         fs: file system.
         catalogue: machines, prices, support status.
@@ -66,7 +73,7 @@ def gather(
     """
     unique = list(dict.fromkeys(folders))
     for folder in unique:
-        _check_job(loaded, folder, fs)
+        _check_job(job, where, folder, fs)
     pilots = tuple(
         PilotEvidence(
             str(folder),
@@ -78,35 +85,36 @@ def gather(
                 on=on,
                 prices=prices,
                 machine_times=machine_times,
-                job=loaded.job,
-                base=loaded.base,
+                job=job,
+                base=base,
             ),
             tuple(_proofs(folder, fs)),
         )
         for folder in unique
     )
-    quality, refusals = _quality(pilots, fs, loaded.job.tolerances.loss)
+    quality, comparisons, refusals = _quality(pilots, fs, job.tolerances.loss)
     return Evidence(
-        job=loaded.job,
-        job_digest=loaded.digest,
+        job=job,
+        job_digest=job_digest(job),
         on=on.isoformat(),
         pilots=pilots,
         quality=quality,
+        comparisons=comparisons,
         refusals=refusals,
-        fits=tuple(_fits(loaded, catalogue, fs)),
+        fits=tuple(_fits(job, base, catalogue, fs)),
         software=tuple(_software(catalogue, on)),
     )
 
 
-def _check_job(loaded: LoadedJob, folder: Path, fs: FileSystem) -> None:
+def _check_job(job: Job, where: str, folder: Path, fs: FileSystem) -> None:
     theirs = comparable_parts(read_job_file(folder, fs))
-    other = [part for part in differing_parts(comparable_parts(loaded.job), theirs) if part in _SAME]
+    other = [part for part in differing_parts(comparable_parts(job), theirs) if part in _SAME]
     if other:
         raise RunFolderError(
-            f"runs of the job '{loaded.job.name}'",
+            f"runs of the job '{job.name}'",
             found=f"another job: {', '.join(other)} differ",
             where=str(folder),
-            remedy=f"give runs of {loaded.path}, or the job file that they were made from",
+            remedy=f"give runs of {where}, or the job file that they were made from",
         )
 
 
@@ -142,7 +150,7 @@ def _read_proof(path: Path, fs: FileSystem) -> Proof:
 
 def _quality(
     pilots: Sequence[PilotEvidence], fs: FileSystem, tolerance: float
-) -> tuple[tuple[QualityFinding, ...], tuple[str, ...]]:
+) -> tuple[tuple[QualityFinding, ...], tuple[RunComparison, ...], tuple[str, ...]]:
     """Every run of the Trainium side against every run of the other side; pairs that may not be compared apart."""
     runs = [
         TrackRun(Path(pilot.folder), track.track, "reference")
@@ -153,6 +161,7 @@ def _quality(
     ours = [run for run in runs if run.track in TRAINIUM]
     theirs = [run for run in runs if run.track not in TRAINIUM]
     found: list[QualityFinding] = []
+    made: list[RunComparison] = []
     refused: list[str] = []
     for other, trainium in product(theirs, ours):
         names = f"{other.root}:{other.track}", f"{trainium.root}:{trainium.track}"
@@ -161,24 +170,26 @@ def _quality(
         except CompareError as error:
             refused.append(str(error))
             continue
+        made.append(one)
         figures = (
             Figure("largest relative difference of the losses", one.losses.largest),
             Figure("mean relative difference over the last half", one.test.mean),
         )
         found.append(QualityFinding(*names, one.quality, one.quality_reason, figures))
-    return tuple(found), tuple(refused)
+    return tuple(found), tuple(made), tuple(refused)
 
 
-def _fits(loaded: LoadedJob, catalogue: Catalogue, fs: FileSystem) -> Iterator[FitFinding]:
+def _fits(job: Job, base: Path, catalogue: Catalogue, fs: FileSystem) -> Iterator[FitFinding]:
     """Places of the Trainium side; what keeps a job from being qualified here is said and leaves the answer open."""
     try:
-        found = qualify(loaded.job, loaded.base, catalogue, fs)
+        found = qualify(job, base, catalogue, fs, graph=False)
     except (ModelError, CatalogueError) as error:
         yield FitFinding("trn2", "the job's machine", None, str(error))
         return
     for place in found.places:
         if place.track in TRAINIUM:
-            yield FitFinding(place.track, place.machine, place.fits, place.text)
+            machine = place.instance or place.device
+            yield FitFinding(place.track, machine, _FITS[place.verdict], place.sentence)
 
 
 def _software(catalogue: Catalogue, on: datetime.date) -> Iterator[DatedFact]:
