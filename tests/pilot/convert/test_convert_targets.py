@@ -13,6 +13,7 @@ from convert_cases import Kept, convert_here, failed_names, job_of
 from safetensors.torch import load_file
 
 from small_pilot import make_run, world, write_inputs
+from tiny_llama import write_tiny_model
 from twintrack.errors import (
     CheckpointError,
     JobError,
@@ -24,7 +25,7 @@ from twintrack.errors import (
 )
 from twintrack.job.records import Job
 from twintrack.pilot.convert import proof as proof_module
-from twintrack.pilot.convert.layouts import Layout
+from twintrack.pilot.convert.layouts import Layout, Shard, ShardedCheckpoint, permute_rows
 from twintrack.pilot.convert.records import PROOF, Proof
 from twintrack.pilot.folders import TrackRun
 from twintrack.pilot.manifest import read_manifest
@@ -204,12 +205,41 @@ def test_shards_come_back_as_the_state_they_were(
     back = convert_here(cache, tmp_path / "k2", str(tmp_path / "shards"), "twintrack", tmp_path / "home")
 
     assert made.conversion.proof.passed, made.conversion.proof.checks
+    assert "shards run" in {check.name for check in made.conversion.proof.checks}
     assert back.conversion.proof.passed, back.conversion.proof.checks
     one = read_checkpoint(FS, run.checkpoints, 4).state
     other = read_checkpoint(FS, TrackRun(tmp_path / "home", "cpu", "reference").checkpoints, 4).state
     assert list(one.tensors) == list(other.tensors)
     assert all(torch.equal(tensor, other.tensors[name]) for name, tensor in one.tensors.items())
     assert one.values == other.values
+
+
+@pytest.mark.parametrize("what", ["rotary rows", "ranks in another order"])
+def test_shards_that_join_to_the_right_state_and_run_to_a_wrong_one_are_caught(
+    what: str, run: TrackRun, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two mistakes that undo each other leave the joined state right; what devices compute from shards is not."""
+    layout = Layout(tensor=2, pipeline=1, rotary="interleaved")
+    made = convert_here(
+        cache, tmp_path / "k", f"{run.root}@4", "twintrack", tmp_path / "shards", layout=layout
+    )
+    original = proof_module.read_shards
+
+    def spoiled(*arguments: Any) -> Any:
+        read = original(*arguments)
+        shards = {shard: dict(tensors) for shard, tensors in read.shards.items()}
+        if what == "rotary rows":
+            for tensors in shards.values():
+                for name, tensor in tensors.items():
+                    if "q_proj.lora_B" in name:
+                        tensors[name] = permute_rows(tensor, 2, "half_split")
+        else:
+            shards[Shard(0, 0)], shards[Shard(1, 0)] = shards[Shard(1, 0)], shards[Shard(0, 0)]
+        return ShardedCheckpoint(read.layout, shards, read.values)
+
+    monkeypatch.setattr(proof_module, "read_shards", spoiled)
+
+    assert failed_names(made.prove(tmp_path / "shards")) == {"shards run"}
 
 
 def test_a_run_folder_goes_on_to_the_end_of_the_run_that_it_came_from(
@@ -221,6 +251,36 @@ def test_a_run_folder_goes_on_to_the_end_of_the_run_that_it_came_from(
 
     one, other = (read_checkpoint(FS, place.checkpoints, 6).state for place in (run, home))
     assert all(torch.equal(tensor, other.tensors[name]) for name, tensor in one.tensors.items())
+
+
+def test_a_whole_tied_model_goes_to_the_hub_and_to_shards_and_comes_back(tmp_path: Path, cache: Path) -> None:
+    """Its head stands in the files once, its true vocabulary is that of the base, its state is the same to the bit."""
+    write_inputs(tmp_path)
+    write_tiny_model(tmp_path / "model", tied=True)
+    job = job_of("full", tracks=[{"use": ["cpu"], "compute": "fp32"}])
+    run = make_run(tmp_path / "run", tmp_path, job, "cpu")
+    run_leg(run, world(cache))
+    layout = Layout(tensor=2, pipeline=2, rotary="interleaved", pad_to=100)
+    word, ways = f"{run.root}@4", {"hub": ("hf", {}), "shards": ("twintrack", {"layout": layout})}
+
+    for name, (to, wish) in ways.items():
+        there = convert_here(cache, tmp_path / f"k-{name}", word, to, tmp_path / name, **wish)
+        back = convert_here(
+            cache,
+            tmp_path / f"b-{name}",
+            str(tmp_path / name),
+            "twintrack",
+            tmp_path / f"{name}-home",
+            job=(job, tmp_path),
+            track="cpu",
+        )
+        assert there.conversion.proof.passed, there.conversion.proof.checks
+        assert back.conversion.proof.passed, back.conversion.proof.checks
+        home = TrackRun(tmp_path / f"{name}-home", "cpu", "reference")
+        one, other = (read_checkpoint(FS, place.checkpoints, 4).state for place in (run, home))
+        assert all(torch.equal(t, other.tensors[n]) for n, t in one.tensors.items() if "rng" not in n)
+
+    assert "lm_head.weight" not in load_file(tmp_path / "hub" / "model.safetensors")
 
 
 def test_a_final_adapter_begins_anew_only_if_asked(

@@ -66,15 +66,15 @@ def _counted(name: str, problems: list[KeyProblem], total: str) -> Check:
     )
 
 
-def check_logits(ours: Answers, theirs: Answers) -> Check:
-    """Kullback-Leibler divergence over the fixed batch."""
-    if ours.logits.shape != theirs.logits.shape:
-        return failed("logits", f"shape {tuple(theirs.logits.shape)} for {tuple(ours.logits.shape)}")
-    value = divergence(ours.logits, theirs.logits)
-    rows, tokens, _ = ours.logits.shape
-    largest = float((ours.logits - theirs.logits).abs().max())
+def check_logits(ours: Tensor, theirs: Tensor, name: str = "logits") -> Check:
+    """Kullback-Leibler divergence over the fixed batch, of logits ``[B, T, V]``."""
+    if ours.shape != theirs.shape:
+        return failed(name, f"shape {tuple(theirs.shape)} for {tuple(ours.shape)}")
+    value = divergence(ours, theirs)
+    rows, tokens, _ = ours.shape
+    largest = float((ours - theirs).abs().max())
     return Check(
-        name="logits",
+        name=name,
         passed=value <= LARGEST_DIVERGENCE,
         found=f"KL {value:.1e} over {rows} rows of {tokens} positions; logits differ by {largest:.1e} at most",
         value=_finite(value),

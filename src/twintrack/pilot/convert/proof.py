@@ -31,8 +31,16 @@ from twintrack.pilot.convert.checks import (
     failed,
 )
 from twintrack.pilot.convert.foreign import ADAPTER, read_tensors
-from twintrack.pilot.convert.layouts import OPTIMIZER, OptimizerState, expected_keys, expected_names
-from twintrack.pilot.convert.ours import Ours, open_ours
+from twintrack.pilot.convert.layouts import (
+    OPTIMIZER,
+    Geometry,
+    OptimizerState,
+    expected_keys,
+    expected_names,
+    read_shards,
+    split,
+)
+from twintrack.pilot.convert.ours import Ours, hub_name, open_ours
 from twintrack.pilot.convert.probe import Answers, Batch, Probe, next_steps, read_answers, read_probe
 from twintrack.pilot.convert.records import Check
 from twintrack.pilot.convert.sources import open_source, state_groups, whole_state
@@ -115,7 +123,10 @@ def _prove_plain(request: Request, probe: Probe, ours: Answers, say: Say) -> lis
     except Exception as error:  # noqa: BLE001  (the libraries raise what they like; each is a finding)
         return [*checks, failed("load", f"{type(error).__name__}: {error}")]
     checks.append(Check(name="load", passed=True, found="the libraries' own calls load it"))
-    checks += [check_logits(ours, theirs), check_effect(theirs, adapter=request.job.lora is not None)]
+    checks += [
+        check_logits(ours.logits, theirs.logits),
+        check_effect(theirs, adapter=request.job.lora is not None),
+    ]
     if request.optimizer and state is None:
         theirs = Answers(theirs.logits, theirs.base_logits, ())
     return checks + _losses(request, ours, theirs)
@@ -179,8 +190,32 @@ def _prove_own(request: Request, probe: Probe, ours: Answers, say: Say) -> list[
     say("logits and a continued step")
     optimizer = OptimizerState(state.step, groups["master"], groups["moment1"], groups["moment2"])
     theirs = side.ask(probe, optimizer.master, optimizer)
-    checks += [check_logits(ours, theirs), check_effect(theirs, adapter=request.job.lora is not None)]
+    checks += [
+        check_logits(ours.logits, theirs.logits),
+        check_effect(theirs, adapter=request.job.lora is not None),
+    ]
+    if request.layout == "shards":
+        say("running the shards as devices would")
+        checks += _run_shards(request, probe, ours, side, fs)
     return checks + _losses(request, ours, theirs)
+
+
+def _run_shards(
+    request: Request, probe: Probe, ours: Answers, side: Ours, fs: LocalFileSystem
+) -> list[Check]:
+    """``shards run``: each device of the plan computes from its own shard, in the layout's rotary order."""
+    from twintrack.pilot.convert.sharded_forward import ShardedModel
+
+    read, config = read_shards(fs, request.folder), read_config(request.model)
+    if read.layout.fused_qkv != "none" or read.layout.fused_gate_up:
+        return [failed("shards run", "fused modules, which this version cannot run as devices would")]
+    parts = [read.shards]
+    if request.job.lora is not None:
+        named = {hub_name(name): tensor for name, tensor in side.frozen.items()}
+        base = {key: named[key] for key in expected_keys(config, None)}
+        parts.append(split(base, Geometry.of(config), read.layout))
+    model = ShardedModel(parts, read.layout, config, request.job.lora)
+    return [check_logits(ours.logits, model.logits(probe.fixed), "shards run")]
 
 
 def _own_steps(request: Request, state: TrainingState, side: Ours) -> tuple[tuple[Batch, ...], ...]:
