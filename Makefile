@@ -25,9 +25,9 @@ help: ## list the targets
 setup: ## make .venv and install into it (every other target does it)
 	@$(PYTHON) scripts/setup_env.py --venv '$(VENV)' --torch-index '$(TORCH_INDEX)'
 
-demo: setup ## run the main job on its tracks, say where the report is
+demo: setup ## run the main job on its tracks, decide, and say where report and dossier are
 	@$(BIN)/python examples/pilot/prepare.py
-	@$(BIN)/python -m twintrack pilot examples/pilot/job.toml
+	@$(BIN)/python examples/pilot/demo.py
 
 test: check ## checks and all tests
 	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) $(TESTS)
