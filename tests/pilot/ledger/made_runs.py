@@ -28,6 +28,25 @@ from twintrack.job.digest import job_digest
 from twintrack.job.records import Job
 
 START = 1_790_000_000.0
+_DATA = DataPrepared(
+    digest="x",
+    train_samples=9,
+    evaluation_samples=3,
+    train_rows=9,
+    evaluation_rows=3,
+    truncated=0,
+    split=0,
+    tokens=600,
+    loss_tokens=600,
+)
+_MODEL = ModelLoaded(
+    source="m",
+    weights_digest="w",
+    note="",
+    parameters=3_000_000_000,
+    trainable_parameters=1,
+    adapted_modules=1,
+)
 
 
 def made_job(
@@ -102,8 +121,8 @@ def calm(track: str = "cpu", **environment: str) -> list[AnyEvent]:
         (10.0, started(track, **environment)),
         (10.0, Phase(name="import", seconds=10.0)),
         (15.0, Phase(name="data", seconds=5.0)),
-        (15.0, DataPrepared(digest="x", train_samples=9, evaluation_samples=3, train_rows=9, evaluation_rows=3, truncated=0, split=0, tokens=600, loss_tokens=600)),
-        (30.0, ModelLoaded(source="m", weights_digest="w", note="", parameters=3_000_000_000, trainable_parameters=1, adapted_modules=1)),
+        (15.0, _DATA),
+        (30.0, _MODEL),
         (30.0, Phase(name="model", seconds=15.0)),
         (40.0, compiled("a", 8.0)),
         (46.0, step(1, 14.0)),
@@ -148,7 +167,11 @@ def stopped(track: str = "cpu", **environment: str) -> list[AnyEvent]:
 
 
 def write_run(
-    folder: Path, job: Job, runs: Mapping[str, Iterable[AnyEvent]], *, filled: Sequence[str | None] | None = None
+    folder: Path,
+    job: Job,
+    runs: Mapping[str, Iterable[AnyEvent]],
+    *,
+    filled: Sequence[str | None] | None = None,
 ) -> Path:
     """Write a run folder.
 
@@ -159,7 +182,9 @@ def write_run(
         filled: track in each place of the job; by default the first that it names.
     """
     tracks = filled if filled is not None else [slot.use[0] for slot in job.tracks]
-    slots = [{"use": list(s.use), "track": t, "reason": "made"} for s, t in zip(job.tracks, tracks, strict=True)]
+    slots = [
+        {"use": list(s.use), "track": t, "reason": "made"} for s, t in zip(job.tracks, tracks, strict=True)
+    ]
     folder.mkdir(parents=True)
     (folder / "job.json").write_text(json.dumps(job.model_dump(mode="json")))
     (folder / "inputs.json").write_text(json.dumps({"base": str(folder)}))
@@ -174,7 +199,9 @@ def write_run(
     return folder
 
 
-def price_text(what: str = "machine", value: float = 36.0, unit: str = "USD/h", observed: str = "2026-10-02", **keys: str) -> str:
+def price_text(
+    what: str = "machine", value: float = 36.0, unit: str = "USD/h", observed: str = "2026-10-02", **keys: str
+) -> str:
     """One ``[[price]]`` table; a price of 36 an hour is a cent a second."""
     named = {"name": "box.large"} if what == "machine" else {}
     texts = {"what": what, "unit": unit, "source": "an offer", **named, **keys}

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import datetime
-import sys
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
-sys.path.append(str(Path(__file__).parent))
 from made_runs import price_text
 
 from twintrack.errors import CatalogueError, StorageError, TwintrackError
@@ -40,7 +37,7 @@ def book(folder: Path, *texts: str, on: datetime.date = ON, **costs: object) -> 
 @pytest.mark.parametrize(
     ("text", "line", "told"),
     [
-        (price_text(unit="USD/GB"), 3, "price[0].unit: required USD/h or another currency, for machine, found 'USD/GB'"),
+        (price_text(unit="USD/GB"), 3, "price[0].unit: required USD/h or another currency, for machine, found"),
         (price_text(unit="dollars/h"), 3, "price[0].unit: required USD/h"),
         (price_text(value=-1.0), 6, "price[0].value: required greater than or equal to 0, found -1.0"),
         (price_text().replace("36.0", "nan"), 6, "price[0].value: required a finite number"),
@@ -78,10 +75,12 @@ def test_a_price_file_that_is_not_there_is_told_in_one_line(tmp_path):
 def test_no_bytes_whatever_end_in_anything_but_a_file_or_one_line(tmp_path_factory, data):
     path = tmp_path_factory.getbasetemp() / "fuzzed.toml"
     path.write_bytes(data)
+    told = ""
     try:
         read_price_file(path, FS)
     except TwintrackError as error:
-        assert "\n" not in str(error)
+        told = str(error)
+    assert "\n" not in told
 
 
 def test_the_first_file_that_has_a_price_decides_and_then_the_catalogue(tmp_path):
@@ -96,7 +95,9 @@ def test_the_first_file_that_has_a_price_decides_and_then_the_catalogue(tmp_path
     assert (found.value, found.kind, found.date) == (35.7608, Provenance.PUBLISHED, "2026-07-22")
 
 
-def test_a_price_of_the_region_and_way_of_buying_comes_before_one_of_any_and_a_newer_before_an_older(tmp_path):
+def test_a_price_of_the_region_and_way_of_buying_comes_before_one_of_any_and_a_newer_before_an_older(
+    tmp_path,
+):
     any_place = price_text(value=1.0)
     here = price_text(value=2.0, region="us-east-2")
     here_so = price_text(value=3.0, region="us-east-2", model="capacity_block", observed="2026-01-01")
@@ -146,7 +147,9 @@ def test_two_prices_of_one_day_say_nothing(tmp_path):
 
 
 def test_two_kinds_of_storage_say_nothing(tmp_path):
-    rows = [price_text("storage", value, "USD/GB-month", name=name) for name, value in (("s3", 1.0), ("ebs", 2.0))]
+    rows = [
+        price_text("storage", value, "USD/GB-month", name=name) for name, value in (("s3", 1.0), ("ebs", 2.0))
+    ]
     found = book(tmp_path, "".join(rows)).storage().value
 
     assert not found.known
@@ -167,12 +170,19 @@ def test_a_price_in_another_currency_needs_a_dated_rate(tmp_path):
     euros = price_text(unit="EUR/h")
     without = book(tmp_path, euros).machine("box.large")
     there = book(tmp_path, euros + RATE).machine("box.large")
-    back = book(tmp_path, euros, RATE.replace("EUR", "XXX").replace("USD", "EUR").replace("XXX", "USD")).machine("box.large")
+    back = book(
+        tmp_path, euros, RATE.replace("EUR", "XXX").replace("USD", "EUR").replace("XXX", "USD")
+    ).machine("box.large")
     later = book(tmp_path, euros + RATE.replace("2026-10-02", "2026-12-24")).machine("box.large")
 
-    assert not without.value.known and not later.value.known
+    assert not without.value.known
+    assert not later.value.known
     assert "a price is in EUR, the ledger in USD" in without.value.source
-    assert (there.value.value, there.value.unit, there.value.rests_on) == (45.0, "USD/h", Provenance.PUBLISHED)
+    assert (there.value.value, there.value.unit, there.value.rests_on) == (
+        45.0,
+        "USD/h",
+        Provenance.PUBLISHED,
+    )
     assert [one.name for one in there.inputs] == ["price", "price as observed", "exchange rate"]
     assert (there.parts[0].value.value, there.parts[0].value.unit) == (36.0, "EUR/h")
     assert back.value.value == pytest.approx(36.0 / 1.25)

@@ -112,7 +112,7 @@ class Bookkeeper:
         rows = self.catalogue.throughputs
         scaled = published_time(self.job, place.slot, machine.chip, events, self.base, rows)
         if not scaled.training.known:
-            return unknown_time(f"{problem}; {scaled.training.source}")
+            return unknown_time(f"{problem}, and {scaled.training.source}")
         return scaled_time(scaled.training, scaled.evaluation, scaled.remark)
 
     def _price(self, machine: Machine) -> Priced:

@@ -1,7 +1,8 @@
 """A published training speed of a like job, scaled to this one, openly.
 
-A published figure is like the job if chip, method and precision are the same, and parameters, sequence length and
-number of chips are near. The nearest one is scaled by FLOPs per position at equal MFU::
+A published figure is like the job if chip, method and precision are the same, its rows are packed, and parameters,
+sequence length and number of chips are near. The nearest one, of several equally near the one in the middle, is scaled
+by FLOPs per position at equal MFU::
 
     seconds = positions × job FLOPs / (chips × published token/s/chip × published FLOPs)
 
@@ -79,6 +80,8 @@ def differences(job: Workload, row: Throughput) -> tuple[str, ...]:
         found.append(f"its method is {row.method}, not {job.method}")
     if row.precision.value != job.precision:
         found.append(f"its precision is {row.precision}, not {job.precision}")
+    if row.packed is False:
+        found.append("its rows are not packed, so that its tokens are not its positions")
     for what, theirs, ours, most in (
         ("parameters", row.parameters, job.parameters, MOST_PARAMETERS),
         ("positions of a row", row.sequence_length, job.sequence_length, MOST_SEQUENCE),
@@ -94,10 +97,11 @@ def scale(job: Workload, rows: Sequence[Throughput]) -> Scaled:
     like = sorted((row for row in rows if not differences(job, row)), key=lambda row: _distance(job, row))
     if not like:
         return _unlike(job, rows)
-    best = like[0]
+    missing = [one.source for one in (job.positions, job.flops, job.evaluation_positions) if not one.known]
+    if missing:
+        return _unknown("; ".join(missing))
+    best = _middle(job, [row for row in like if _distance(job, row)[:2] == _distance(job, like[0])[:2]])
     training = _training(job, best)
-    if not training.known:
-        return _unknown(training.source)
     spread = [limit for row in like for limit in _training(job, row).interval]
     value = float(training.require())
     low, high = min(spread), max(spread)
@@ -113,6 +117,12 @@ def scale(job: Workload, rows: Sequence[Throughput]) -> Scaled:
         " FLOPs per position at equal MFU"
     )
     return Scaled(training.within(error), _evaluation(job, best, error), remark)
+
+
+def _middle(job: Workload, rows: Sequence[Throughput]) -> Throughput:
+    """Of figures that are equally near the one in the middle, of two the slower."""
+    ordered = sorted(rows, key=lambda row: float(_training(job, row).require()))
+    return ordered[len(ordered) // 2]
 
 
 def _training(job: Workload, row: Throughput) -> Quantity:
@@ -136,7 +146,7 @@ def _evaluation(job: Workload, row: Throughput, error: Error) -> Quantity | None
     found = combine(
         formula, "s", inputs, lambda n, flops, speed: share * n * flops / (job.chips * speed * theirs)
     )
-    return found.within(error) if found.known else found
+    return found.within(error)
 
 
 def _published_flops(row: Throughput) -> float:
@@ -171,7 +181,7 @@ def _unlike(job: Workload, rows: Sequence[Throughput]) -> Scaled:
     if not rows:
         return _unknown("no published training speed is known")
     nearest = min(rows, key=lambda row: (len(differences(job, row)), _distance(job, row)))
-    told = "; ".join(differences(job, nearest))
+    told = ", ".join(differences(job, nearest))
     return _unknown(f"no published training speed is like the job: the nearest is {nearest.key}, but {told}")
 
 

@@ -16,8 +16,8 @@ from twintrack.quantity import Quantity
 __all__ = ["EMULATED", "Machine", "machine_of", "own_time_problem"]
 
 EMULATED = (
-    "the seconds of an emulation are not a Trainium2's; a simulated time, or a run imported from an instance, would"
-    " give it"
+    "the seconds of an emulation are not a Trainium2's: a simulated time gives them, or a run imported from an"
+    " instance"
 )
 _DEFAULT_INSTANCE = "trn2.48xlarge"
 

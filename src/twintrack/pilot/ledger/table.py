@@ -36,7 +36,7 @@ def print_ledger(ledger: PilotLedger, console: Console) -> None:
         for title, items, style in _notes(one):
             console.print(Text(title, style=style))
             for item in items:
-                console.print(Padding(Text(plain_text(item)), (0, 0, 0, 2)), width=width)
+                console.print(Padding(Text(plain_text(item)), (0, 0, 0, 2), expand=False), width=width)
         console.print(kinds_line(table), width=width)
         console.print()
     console.print(
@@ -82,8 +82,17 @@ def _shown_time(time: Quantity) -> Quantity:
 
 def _notes(ledger: TrackLedger) -> Iterator[tuple[str, Sequence[str], str]]:
     if not ledger.total.known:
-        yield "The total is unknown:", ledger.total.source.split("; "), "bold yellow"
+        yield "The total is unknown:", _reasons(ledger), "bold yellow"
     if ledger.stale:
         yield "Too old to decide anything:", ledger.stale, "bold yellow"
     if ledger.remarks:
         yield "To know:", ledger.remarks, "bold"
+
+
+def _reasons(ledger: TrackLedger) -> list[str]:
+    """What is missing to know the total: lines with one reason together."""
+    found: dict[str, list[str]] = {}
+    for line in ledger.lines:
+        if line.name not in ledger.left_out and not line.amount.known:
+            found.setdefault(line.amount.source, []).append(line.name)
+    return [f"{', '.join(names)}: {reason}" for reason, names in found.items()]
