@@ -24,7 +24,16 @@ from dataclasses import dataclass
 from twintrack.hardware.throughputs import Method, Scope, Throughput
 from twintrack.quantity import Error, Quantity, combine
 
-__all__ = ["MOST_CHIPS", "MOST_PARAMETERS", "MOST_SEQUENCE", "Scaled", "Workload", "differences", "scale"]
+__all__ = [
+    "MOST_CHIPS",
+    "MOST_PARAMETERS",
+    "MOST_SEQUENCE",
+    "Scaled",
+    "Workload",
+    "differences",
+    "published_flops",
+    "scale",
+]
 
 MOST_PARAMETERS = 2.0
 """Largest ratio of parameters: equal MFU is assumed, and within it MFU changes by less than software stacks differ
@@ -126,7 +135,7 @@ def _middle(job: Workload, rows: Sequence[Throughput]) -> Throughput:
 
 
 def _training(job: Workload, row: Throughput) -> Quantity:
-    chips, theirs = job.chips, _published_flops(row)
+    chips, theirs = job.chips, published_flops(row)
     formula = (
         f"positions × job FLOPs / ({chips} chips × token/s/chip × {theirs:.4g} published FLOPs per position), "
         f"of {row.key} at equal MFU"
@@ -140,7 +149,7 @@ def _evaluation(job: Workload, row: Throughput, error: Error) -> Quantity | None
     if row.scope is Scope.END_TO_END or job.evaluation_positions.value == 0:
         return None
     share = 1.0 / (2.0 if job.method is Method.LORA else 3.0)
-    theirs = _published_flops(row)
+    theirs = published_flops(row)
     formula = f"as training, for evaluation positions, forward alone ({share:.3g} of its FLOPs)"
     inputs = [job.evaluation_positions, job.flops, row.tokens_per_second_per_chip]
     found = combine(
@@ -149,7 +158,8 @@ def _evaluation(job: Workload, row: Throughput, error: Error) -> Quantity | None
     return found.within(error)
 
 
-def _published_flops(row: Throughput) -> float:
+def published_flops(row: Throughput) -> float:
+    """FLOPs of matrix products per position of a published job, forward and backward, by the usual count."""
     passes = 4.0 if row.method in (Method.LORA, Method.QLORA) else 6.0
     return passes * row.parameters + 12.0 * row.layers * row.hidden_size * row.sequence_length
 
