@@ -11,7 +11,7 @@ one backward (Narayanan et al. 2021, arXiv 2104.04473): stage s of p holds p - s
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from twintrack.job.records import Parallel
@@ -41,7 +41,7 @@ _STACKED_ELEMENTS = 1 << 20
 """Trained tensors up to half of this size are updated together, and copied for that (``training.step``)."""
 _UPDATE_TENSORS = 4
 """float32 tensors of the size of the largest group that one AdamW update holds beside its results."""
-ESTIMATED = frozenset({"activations", "logits and loss", "working memory"})
+ESTIMATED = frozenset({"activations", "attention scores", "logits and loss", "working memory"})
 """Kinds whose size is a model of what a program keeps; all others are counts of parameters."""
 
 
@@ -93,12 +93,11 @@ def moments(need: Need, stage: int) -> dict[str, tuple[Term, ...]]:
     always = tuple(_state(need, shard))
     summed = tuple(_summed(need, shard))
     kept, one_layer = _activations(need, shard)
-    inputs = Term("activations", kept, _activation_formula(need, shard))
     found = {
         "backward of a layer": (
             *always,
             *summed,
-            inputs,
+            *kept,
             Term("working memory", one_layer, "what one layer's backward pass holds beside what was kept"),
             *_collectives(need, shard),
         ),
@@ -106,7 +105,7 @@ def moments(need: Need, stage: int) -> dict[str, tuple[Term, ...]]:
         "update": (*always, *_update(need, shard)),
     }
     if shard.last:
-        found["loss"] = (*always, *summed, inputs, _loss(need, shard), *_collectives(need, shard))
+        found["loss"] = (*always, *summed, *kept, _loss(need, shard), *_collectives(need, shard))
     return {name: tuple(term for term in terms if term.size) for name, terms in found.items()}
 
 
@@ -205,34 +204,43 @@ def _update(need: Need, shard: Shard) -> Iterator[Term]:
     )
 
 
-def _activations(need: Need, shard: Shard) -> tuple[int, int]:
-    """Bytes that all micro-batches in flight keep, and what one layer's backward pass holds beside them."""
+def _activations(need: Need, shard: Shard) -> tuple[tuple[Term, Term], int]:
+    """What all micro-batches in flight keep, and bytes that one layer's backward pass holds beside it."""
     shape, rows, rule = need.shape, need.rows, need.rule
-    learned, kept, worst = not shard.first or need.rank is None, 0, 0
-    sizes: dict[tuple[frozenset[str], bool], int] = {}
+    learned, kept, scores, worst = not shard.first or need.rank is None, 0, 0, 0
+    saved: dict[tuple[frozenset[str], bool], Mapping[str, int]] = {}
     for adapted in shard.adapted:
         key = (adapted, learned)
-        if key not in sizes:
-            sizes[key] = sum(layer_saved(shape, rows, rule, adapted, learned_before=learned).values())
-        working = layer_working(shape, rows, rule, adapted)
+        if key not in saved:
+            saved[key] = layer_saved(shape, rows, rule, adapted, learned_before=learned)
+        size, working = sum(saved[key].values()), layer_working(shape, rows, rule, adapted)
         if need.recompute:
             kept += layer_input_bytes(shape, rows)
-            worst = max(worst, sizes[key] + working)
+            worst = max(worst, size + working)
         else:
-            kept += sizes[key]
+            kept += size - saved[key].get("attention scores", 0)
+            scores += saved[key].get("attention scores", 0)
             worst = max(worst, working)
         learned = learned or bool(adapted)
     in_flight = min(need.plan.pipeline - shard.stage, need.accumulation)
-    return in_flight * (kept + shared_saved(shape, rows, rule)), worst
-
-
-def _activation_formula(need: Need, shard: Shard) -> str:
-    in_flight = min(need.plan.pipeline - shard.stage, need.accumulation)
-    what = "inputs alone, each is computed again" if need.recompute else "kept for the backward pass"
-    return (
-        f"{shard.layers} layers x {in_flight} micro-batch(es) of {need.micro} x {need.length:,} tokens, {what}"
-        f" (arXiv 2205.05198 adapted; attention {'eager' if need.eager else 'fused'}, tensor {need.plan.tensor})"
+    times = f"{shard.layers} layers x {in_flight} micro-batch(es) of {need.micro} x {need.length:,} tokens"
+    what = (
+        "inputs of layers alone, each is computed again" if need.recompute else "kept for the backward pass"
     )
+    attention = "eager" if need.eager else "fused"
+    return (
+        Term(
+            "activations",
+            in_flight * (kept + shared_saved(shape, rows, rule)),
+            f"{times}, {what} (arXiv 2205.05198 adapted; attention {attention}, tensor {need.plan.tensor})",
+        ),
+        Term(
+            "attention scores",
+            in_flight * scores,
+            f"{times} x {shape.heads // need.plan.tensor} heads x {need.length:,} x (4 B after the softmax, and again"
+            f" in the compute type where that is not float32)",
+        ),
+    ), worst
 
 
 def _loss(need: Need, shard: Shard) -> Term:

@@ -119,7 +119,9 @@ def places_of(
         CatalogueError: if an instance is unknown.
         TrackError: if an instance does not go with a track.
     """
-    slots: list[tuple[int, TrackSlot, str]] = [(index, slot, name) for index, slot in enumerate(job.tracks) for name in slot.use]
+    slots: list[tuple[int, TrackSlot, str]] = [
+        (index, slot, name) for index, slot in enumerate(job.tracks) for name in slot.use
+    ]
     if track is not None:
         slots = [one for one in slots if one[2] == track] or [(-1, _slot(track), track)]
     return tuple(
