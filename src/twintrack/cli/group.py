@@ -32,6 +32,7 @@ COMMANDS = {
     "job": "show what a job file means, or its JSON Schema",
     "ledger": "what a run cost, line by line, each with formula, inputs and sources",
     "pilot": "run a job on its tracks under the protocol, and report",
+    "qualify": "what a job needs and whether it fits, before anything is reserved",
     "report": "make the report of a run again, from its events",
 }
 
