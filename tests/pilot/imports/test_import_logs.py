@@ -10,6 +10,7 @@ from imported import bring, csv_log, defects_of, events_of, json_lines, steps_of
 
 from twintrack.errors import EventError
 from twintrack.events import EvaluationDone, Imported, LegStarted, MemoryPeak, RunDone, StepDone
+from twintrack.pilot.imports.text import LARGEST_BYTES, read_log
 from twintrack.pilot.summary import read_summary
 from twintrack.storage import LocalFileSystem
 
@@ -318,3 +319,22 @@ def test_a_mean_of_more_steps_than_any_trainer_logs_is_told(tmp_path):
 
     assert ("unreadable", 1, 200_000) in defects_of(made)
     assert [one.step for one in steps_of(made)] == [200_001]
+
+
+def test_a_line_beyond_the_bound_is_told_and_not_read(tmp_path):
+    made = bring(tmp_path, csv_log([*WHOLE[:2], (3, "2" * (1 << 20), 0.1), *WHOLE[3:]]))
+
+    assert ("unreadable", 4, None) in defects_of(made)
+    assert ("hole", 5, 3) in defects_of(made)
+
+
+def test_a_log_beyond_the_bound_is_refused_before_it_is_read(tmp_path):
+    class Large(LocalFileSystem):
+        def size(self, path):  # noqa: ARG002 - the protocol's signature
+            return LARGEST_BYTES + 1
+
+        def read_bytes(self, path):
+            raise AssertionError(path)
+
+    with pytest.raises(EventError, match="268435457 bytes"):
+        read_log(tmp_path / "x.csv", Large())
