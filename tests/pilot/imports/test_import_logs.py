@@ -330,7 +330,7 @@ def test_a_line_beyond_the_bound_is_told_and_not_read(tmp_path):
 
 def test_a_log_beyond_the_bound_is_refused_before_it_is_read(tmp_path):
     class Large(LocalFileSystem):
-        def size(self, path):  # noqa: ARG002 - the protocol's signature
+        def size(self, path):
             return LARGEST_BYTES + 1
 
         def read_bytes(self, path):
