@@ -21,7 +21,7 @@ BADGES: Mapping[Provenance, str] = {
 """The letter that marks a kind, so that no one has to tell kinds apart by colour."""
 
 KIND_MEANING: Mapping[Provenance, str] = {
-    Provenance.MEASURED: "a run on this machine produced it",
+    Provenance.MEASURED: "a run produced it; its source says which",
     Provenance.PUBLISHED: "a named source states it",
     Provenance.SIMULATED: "our model computed it",
     Provenance.DERIVED: "a named formula over other figures",
