@@ -175,6 +175,35 @@ def test_a_run_that_cannot_be_written_to_costs_a_remark_only(
     assert any("no copy of the proof" in remark for remark in made.conversion.remarks)
 
 
+def test_dropout_is_off_on_both_sides_and_that_is_said(inputs: Path, cache: Path, tmp_path: Path) -> None:
+    job = one_track(lora={"targets": ["q_proj", "down_proj"], "rank": 4, "dropout": 0.3})
+    run = make_run(tmp_path / "run", inputs, job, "cpu")
+    run_leg(run, world(cache))
+
+    made = convert_here(cache, tmp_path / "k", f"{run.root}@4", "peft", tmp_path / "out")
+
+    assert made.conversion.proof.passed, made.conversion.proof.checks
+    assert any("drops 0.3" in remark for remark in made.conversion.remarks)
+
+
+def test_a_merge_at_another_scale_is_caught_though_the_folder_holds_what_was_merged(
+    run: TrackRun, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from twintrack.pilot.convert import plan as module
+
+    original = module.merged_weights
+
+    def doubled(ours, weights, dtype):
+        return original(ours, {n: t * 2 if ".lora_B." in n else t for n, t in weights.items()}, dtype)
+
+    monkeypatch.setattr(module, "merged_weights", doubled)
+    for dtype in ("fp32", "bf16"):
+        made = convert_here(
+            cache, tmp_path / dtype, f"{run.root}@4", "hf", tmp_path / f"{dtype}-out", dtype=dtype
+        )
+        assert failed_names({c.name: c for c in made.conversion.proof.checks}) >= {"merge"}
+
+
 def test_rounded_weights_are_the_masters_rounded_and_are_proven(
     run: TrackRun, cache: Path, tmp_path: Path
 ) -> None:
@@ -253,6 +282,7 @@ def test_a_run_folder_goes_on_to_the_end_of_the_run_that_it_came_from(
     assert all(torch.equal(tensor, other.tensors[name]) for name, tensor in one.tensors.items())
 
 
+@pytest.mark.slow
 def test_a_whole_tied_model_goes_to_the_hub_and_to_shards_and_comes_back(tmp_path: Path, cache: Path) -> None:
     """Its head stands in the files once, its true vocabulary is that of the base, its state is the same to the bit."""
     write_inputs(tmp_path)

@@ -38,7 +38,7 @@ from twintrack.tracks.base import COMPUTE_DTYPES
 
 __all__ = ["STAGES", "Conversion", "World", "convert"]
 
-STAGES = 8
+STAGES = 7
 """Steps that the display counts."""
 _EXACT_LIMIT = 1e-4
 """Relative difference from a recorded loss that another program's float32 may have; bf16 has the job's tolerance."""
@@ -107,7 +107,7 @@ def convert(wish: Wish, world: World) -> Conversion:
             world.fs.remove(partial)
         raise
     record, remarks = _record(source, proof, world.fs)
-    return Conversion(proof, (*source.remarks, *remarks), record)
+    return Conversion(proof, (*source.remarks, *_dropout(source), *remarks), record)
 
 
 def _require_free(out: Path, fs: FileSystem) -> None:
@@ -184,6 +184,15 @@ def _comparable(plan: Plan) -> bool:
     """Whether the run's own next loss is that of the same weights without dropout."""
     lora = plan.source.job.lora
     return (lora is None or lora.dropout == 0.0) and plan.wish.dtype == "fp32"
+
+
+def _dropout(source: Source) -> tuple[str, ...]:
+    lora = source.job.lora
+    if lora is None or lora.dropout == 0.0:
+        return ()
+    return (
+        f"the job drops {lora.dropout:g} of the adapters' inputs; the continued step was made without, on both sides",
+    )
 
 
 def _prove_source(

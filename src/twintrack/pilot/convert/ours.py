@@ -159,7 +159,7 @@ def merged_weights(ours: Ours, weights: Tensors, dtype: torch.dtype) -> dict[str
 
     Args:
         ours: the job's model.
-        weights: every trained tensor, float32.
+        weights: every trained tensor, of any floating type.
         dtype: type of the result.
 
     Returns:
@@ -175,7 +175,7 @@ def merged_weights(ours: Ours, weights: Tensors, dtype: torch.dtype) -> dict[str
         value = parameter.detach()
         module, mark, _ = name.rpartition(_BASE)
         if mark:
-            b, a = (weights[f"{module}.lora_{side}.default.weight"] for side in "BA")
+            b, a = (weights[f"{module}.lora_{side}.default.weight"].float() for side in "BA")
             value = value.float() + scale * (b @ a)
         whole[hub_name(name)] = value.to(dtype)
     return whole

@@ -115,15 +115,13 @@ def make_plan(wish: Wish, source: Source, cache_root: Path, fs: FileSystem, note
         source = replace(source, optimizer=begun)
     merged = wish.to == "hf" and source.job.lora is not None
     optimizer = source.optimizer if not merged else None
-    weights = _shown(wish, source)
-    if merged:
-        whole = merged_weights(ours, {n: t.float() for n, t in weights.items()}, COMPUTE_DTYPES[wish.dtype])
-        exact = (
-            wish.dtype == "fp32"
-        )  # rounded weights are held against rounded ones, exact ones against the adapter
-        answers = ours.ask(probe, weights, None) if exact else ours.ask_merged(probe, whole)
-        weights = whole
+    if merged:  # from the exact adapter: rounded once, if at all
+        exact = source.weights if source.optimizer is None else source.optimizer.master
+        weights: Mapping[str, Tensor] = merged_weights(ours, exact, COMPUTE_DTYPES[wish.dtype])
+        apart = ours.ask(probe, exact, None)
+        answers = replace(ours.ask_merged(probe, weights), unmerged_logits=apart.logits)
     else:
+        weights = _shown(wish, source)
         answers = ours.ask(probe, weights, optimizer)
     return Plan(wish, source, ours, job, state, weights, probe, answers, optimizer is not None, foreign)
 

@@ -77,6 +77,8 @@ class Answers:
     """The same of the model before it was trained."""
     losses: tuple[float, ...]
     """Mean loss of each of the probe's steps, before its update; the first step's update was made in between."""
+    unmerged_logits: Tensor | None = None
+    """Of a merged model, where ``logits`` are of the merged weights: those of base and adapter apart."""
 
 
 def fixed_batch(vocabulary: int, positions: int) -> dict[str, Tensor]:
@@ -188,13 +190,16 @@ class _Losses(BaseModel):
 def write_answers(path: Path, answers: Answers) -> None:
     """Write answers as one safetensors file."""
     tensors = {"logits": answers.logits, "base_logits": answers.base_logits}
+    if answers.unmerged_logits is not None:
+        tensors["unmerged_logits"] = answers.unmerged_logits
     _save(path, tensors, _Losses(losses=answers.losses).model_dump_json())
 
 
 def read_answers(path: Path) -> Answers:
     """Read what ``write_answers`` wrote."""
     tensors, text = _load(path)
-    return Answers(tensors["logits"], tensors["base_logits"], _Losses.model_validate_json(text).losses)
+    losses = _Losses.model_validate_json(text).losses
+    return Answers(tensors["logits"], tensors["base_logits"], losses, tensors.get("unmerged_logits"))
 
 
 def _save(path: Path, tensors: Mapping[str, Tensor], text: str) -> None:

@@ -20,9 +20,11 @@ from twintrack.errors import TwintrackError
 from twintrack.job.digest import training_digest
 from twintrack.job.records import Job
 from twintrack.pilot.convert.checks import (
+    LARGEST_REORDERED,
     check_effect,
     check_logits,
     check_losses,
+    check_merge,
     check_optimizer,
     check_position,
     check_recorded,
@@ -127,6 +129,7 @@ def _prove_plain(request: Request, probe: Probe, ours: Answers, say: Say) -> lis
         check_logits(ours.logits, theirs.logits),
         check_effect(theirs, adapter=request.job.lora is not None),
     ]
+    checks += check_merge(ours, theirs, rounded="fp32" not in request.types)
     if request.optimizer and state is None:
         theirs = Answers(theirs.logits, theirs.base_logits, ())
     return checks + _losses(request, ours, theirs)
@@ -215,7 +218,7 @@ def _run_shards(
         base = {key: named[key] for key in expected_keys(config, None)}
         parts.append(split(base, Geometry.of(config), read.layout))
     model = ShardedModel(parts, read.layout, config, request.job.lora)
-    return [check_logits(ours.logits, model.logits(probe.fixed), "shards run")]
+    return [check_logits(ours.logits, model.logits(probe.fixed), "shards run", LARGEST_REORDERED)]
 
 
 def _own_steps(request: Request, state: TrainingState, side: Ours) -> tuple[tuple[Batch, ...], ...]:
