@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from twintrack.pilot.convert.convert import Conversion
-    from twintrack.pilot.convert.plan import Wish
     from twintrack.pilot.convert.layouts import Layout
+    from twintrack.pilot.convert.plan import Wish
 
 __all__ = ["command"]
 
