@@ -20,7 +20,7 @@ from made_runs import (
 )
 
 from twintrack.errors import CatalogueError, RunFolderError
-from twintrack.events import Imported, ProgramCost
+from twintrack.events import CheckpointRemoved, Imported, ProgramCost
 from twintrack.hardware import load_catalogue
 from twintrack.pilot.ledger.ledger import build_ledger, ledger_json, like_totals
 from twintrack.pilot.ledger.records import LINES, PilotLedger, TrackLedger
@@ -93,6 +93,26 @@ def test_without_a_reference_run_what_stops_cost_is_left_out(tmp_path):
 
     assert without(found)["reserved resource"] == amounts(found)["reserved resource"]
     assert without(found)["resume"] == 0.0
+
+
+def test_without_faults_a_run_still_compiles_what_it_compiled(tmp_path):
+    """The reference run found the programs in the cache; that saved the other run nothing, and no stop cost it."""
+    warm = [
+        e.model_copy(update={"warm": True, "load_seconds": 1.0}) if e.kind == "compile_done" else e
+        for e in calm()
+    ]
+    (found,) = ledger_of(tmp_path, runs={"cpu/reference": warm, "cpu/interrupted": stopped()}).tracks
+
+    assert without(found)["compilation"] == amounts(found)["compilation"] == 0.08
+
+
+def test_checkpoints_that_were_removed_are_not_kept(tmp_path):
+    """Half a GB for 30 days at 3 cents."""
+    gone = at(0, (95.0, CheckpointRemoved(step=3, reason="retention")))
+    runs = {"cpu/reference": [*calm()[:-2], *gone, *calm()[-2:]]}
+    (found,) = ledger_of(tmp_path, runs=runs).tracks
+
+    assert amounts(found)["cache storage"] == pytest.approx(0.5 * 0.03 * 30 / 30.4375)
 
 
 def test_a_run_that_is_named_is_the_one_that_is_booked(tmp_path):
@@ -285,6 +305,15 @@ def test_seconds_of_one_gpu_are_not_those_of_another(tmp_path, device, problem):
 
     assert problem in found.time.source
     assert found.time.known is not bool(problem)
+
+
+def test_a_gpu_of_another_memory_is_another_gpu(tmp_path):
+    job = made_job(tracks=({"use": ("cuda",), "instance": "p4de.24xlarge"},))
+    runs = {size: {"cuda/reference": calm("cuda", gpu=f"NVIDIA A100-SXM4-{size}GB")} for size in (40, 80)}
+    small, large = (ledger_of(tmp_path / str(size), job, found).tracks[0] for size, found in runs.items())
+
+    assert not small.time.known
+    assert large.time.value == 100.0
 
 
 def test_a_place_without_a_named_machine_has_a_time_and_no_cost(tmp_path):

@@ -124,8 +124,10 @@ class PriceBook:
                 else "a GB is 2^30 bytes"
             )
             return replace(found, unit="USD/GiB-month", conditions=note)
-        where = f"in {region}" if region else "where the job names no costs.region"
-        return self._missing("GB-month", f"no price of storage {where} observed by {self._on}")
+        what = (
+            f"the catalogue has none in {region} by {self._on}" if region else "the job names no costs.region"
+        )
+        return self._missing("GB-month", f"no price file has a price of storage that holds, and {what}")
 
     def _missing(self, per: str, reason: str) -> Quantity:
         return Quantity.unknown(f"{self.currency}/{per}", reason)
