@@ -92,6 +92,16 @@ def test_data_that_differ_in_one_sample_are_refused_and_the_sample_is_named(tmp_
     assert found in str(error.value)
 
 
+def test_of_the_samples_in_steps_whose_tokens_differ_the_one_that_all_of_them_saw_is_named(tmp_path):
+    ids = {5: ["train:1", "train:2"], 9: ["train:2", "train:3"]}
+    seen = events(StepDone, lambda e: {"sample_ids": ids[e.step]}, when=lambda e: e.step in ids)
+    fewer = events(StepDone, lambda e: {"loss_tokens": e.loss_tokens - 1}, when=lambda e: e.step in ids)
+    other = events(DataPrepared, lambda e: OTHER)
+
+    with pytest.raises(CompareError, match=r"found sample 'train:2' \(tokens differ in step 5\)"):
+        folders(tmp_path, first=story(seen), second=story(chain(seen, fewer, other)))
+
+
 def test_other_base_weights_are_refused(tmp_path):
     edit = events(ModelLoaded, lambda e: {"weights_digest": "0" * 64})
     with pytest.raises(CompareError, match=r"the same base weights, found .*eeeeeeeeeeee… and 000000000000…"):
