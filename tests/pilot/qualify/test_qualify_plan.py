@@ -168,8 +168,52 @@ def test_the_smallest_change_fits_and_no_fewer_kinds_of_change_would(share):
             assert peak_bytes(dataclasses.replace(need, **changes)) > limit
 
 
-def test_rank_is_the_last_thing_to_be_changed():
-    """It alone changes what is learned: it is proposed only when nothing else alone is enough."""
+def test_repeated_kv_heads_take_memory_on_every_device():
+    """2 KV heads on 8 devices: k and v weigh on each what they would at degree 2, with their adapters."""
+    model = shape()
+    targets = targets_of(model, Lora(targets=ALL, rank=8))
+
+    def difference(lora_rank: int | None) -> int:
+        at_2, at_8 = (shard_of(model, targets, lora_rank, Parallel(tensor=degree), 0) for degree in (2, 8))
+        return (at_8.adapters if lora_rank else at_8.base) * 4 - (at_2.adapters if lora_rank else at_2.base)
+
+    keys, norms = model.kv_heads * model.head_size, (2 * model.layers + 1) * model.hidden
+    repeated = 2 * model.layers * model.hidden * keys // 2 * 3
+    padding = (504 - 500) // 2 * model.hidden * 2  # embedding and head
+    assert difference(None) == repeated + 3 * norms + padding
+    whole = (
+        model.layers * 8 * (5 * model.hidden + 2 * model.hidden)
+    )  # A of five column cuts, B of two row cuts
+    assert difference(8) == 2 * model.layers * 8 * keys // 2 * 3 + 3 * whole
+
+
+@pytest.mark.parametrize(
+    ("share", "kinds"),
+    [
+        (0.999, ["checkpoint.asynchronous"]),
+        (0.8, ["batch.micro"]),
+    ],
+)
+def test_of_changes_that_are_enough_the_first_in_the_stated_order_is_taken(share, kinds):
+    """Nearly all of them are enough for the first limit; rank, which changes the result, never comes before others."""
+    need = small_need(micro=8)
+
+    found = smallest_change(need, lambda one: peak_bytes(one) <= share * peak_bytes(need))
+
+    assert found is not None
+    assert [text.split(" ")[0] for text in found[0]] == kinds
+
+
+def test_rank_is_not_touched_where_the_plan_alone_is_enough():
+    need = small_need(micro=1, asynchronous=False)
+
+    found = smallest_change(need, lambda one: one.rank == 4 or one.plan.devices > 1)
+
+    assert found is not None
+    assert found[0] == ("parallel.tensor = 2",)
+
+
+def test_rank_is_proposed_where_nothing_else_alone_is_enough():
     need = small_need(micro=1, asynchronous=False, recompute=True)
     only_rank = smallest_change(need, lambda one: one.rank == 1)
 
