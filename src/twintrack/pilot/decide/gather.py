@@ -37,7 +37,7 @@ from twintrack.storage import FileSystem, inside, storage_errors
 __all__ = ["gather"]
 
 _FITS = {Fit.FITS: True, Fit.TOO_CLOSE: None, Fit.DOES_NOT_FIT: False, Fit.UNKNOWN: None}
-_SAME = ("adapters", "data", "model", "parallel", "training")
+_SAME = ("adapters", "data", "model", "training")
 """Parts in which every run must be of the job that is decided on; answers and prices may be written later."""
 
 
