@@ -2,8 +2,8 @@
 
     python examples/pilot/demo.py
 
-Qualify, run on both tracks, count the cost, compare, convert with proof, bring a run in from elsewhere, decide, and write
-the dossier. Every run of the demo gets a folder of its own under ``runs/``.
+Qualify, run on both tracks, convert with proof, count the cost, compare, bring a run in from elsewhere, decide, and
+write the dossier. Every run of the demo gets a folder of its own under ``runs/``.
 """
 
 from __future__ import annotations

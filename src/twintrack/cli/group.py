@@ -26,6 +26,8 @@ COMMANDS = {
     "checkpoint": "list, verify and show checkpoints",
     "compare": "two runs of one job against each other; unequal jobs are refused",
     "convert": "a checkpoint to another layout and back, with proof",
+    "decide": "the verdict on a job from its runs, with reasons",
+    "dossier": "the capacity request, from the job and its runs",
     "hardware": "chips, instances, servers, links and prices, with their sources",
     "import": "bring in a run made elsewhere, from its events, metrics or trainer's log",
     "init": "write a commented job file to start from",

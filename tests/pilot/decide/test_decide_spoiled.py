@@ -17,7 +17,7 @@ from twintrack.hardware.catalogue import load_catalogue
 from twintrack.job.records import Job
 from twintrack.numerics.rounding import TowardZero
 from twintrack.pilot.decide.gather import gather
-from twintrack.pilot.decide.records import Outcome, Verdict
+from twintrack.pilot.decide.records import NO_STOP_SIGN, Outcome, Verdict
 from twintrack.pilot.decide.verdict import decide
 from twintrack.pilot.worker import run_leg
 from twintrack.storage import LocalFileSystem
@@ -62,7 +62,11 @@ def _verdict(root: Path, inputs: Path, job: Job, tracks: Any = TRACKS) -> Verdic
 
 
 def _broken(verdict: Verdict) -> dict[str, str]:
-    return {reason.rule: reason.text for reason in verdict.reasons if reason.holds is False}
+    return {
+        reason.rule.removeprefix(NO_STOP_SIGN): reason.text
+        for reason in verdict.reasons
+        if reason.holds is False
+    }
 
 
 def test_runs_that_nobody_spoiled_break_no_rule(tmp_path: Path, inputs: Path) -> None:

@@ -14,16 +14,24 @@ from synthetic import Story
 from twintrack.events import CompileDone, Coverage, EvaluationDone, LegEnded, ModelLoaded, StepDone
 from twintrack.job.records import Decision
 from twintrack.pilot.decide.cost import judge_cost
-from twintrack.pilot.decide.records import Outcome, Verdict
+from twintrack.pilot.decide.records import NO_STOP_SIGN, Outcome, Verdict
 from twintrack.pilot.decide.verdict import decide, outcome_of
 
 
 def _broken(verdict: Verdict) -> dict[str, str]:
-    return {reason.rule: reason.text for reason in verdict.reasons if reason.holds is False}
+    return {
+        reason.rule.removeprefix(NO_STOP_SIGN): reason.text
+        for reason in verdict.reasons
+        if reason.holds is False
+    }
 
 
 def _open(verdict: Verdict) -> dict[str, str]:
-    return {reason.rule: reason.text for reason in verdict.reasons if reason.holds is None}
+    return {
+        reason.rule.removeprefix(NO_STOP_SIGN): reason.text
+        for reason in verdict.reasons
+        if reason.holds is None
+    }
 
 
 @given(st.lists(st.sampled_from([True, False, None]), max_size=6))

@@ -8,7 +8,18 @@ from typing import Literal
 
 from twintrack.quantity import Quantity
 
-__all__ = ["Basis", "Criterion", "DatedFact", "Figure", "Flip", "Outcome", "Reason", "Sign", "Verdict"]
+__all__ = [
+    "NO_STOP_SIGN",
+    "Basis",
+    "Criterion",
+    "DatedFact",
+    "Figure",
+    "Flip",
+    "Outcome",
+    "Reason",
+    "Sign",
+    "Verdict",
+]
 
 
 class Outcome(StrEnum):
@@ -21,6 +32,9 @@ class Outcome(StrEnum):
     UNDECIDED = "undecided"
     """What would decide it is not known."""
 
+
+NO_STOP_SIGN = "no stop sign: "
+"""How the rule is named that a stop sign must not stand."""
 
 Basis = Literal["measured", "answered", "unknown"]
 

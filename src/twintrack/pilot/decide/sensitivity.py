@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from twintrack.pilot.decide.cost import Costed, CostSides, judge_cost
 from twintrack.pilot.decide.evidence import Evidence
 from twintrack.pilot.decide.matrix import PASS_SCORE, score_range
-from twintrack.pilot.decide.records import Criterion, Flip, Outcome, Reason
+from twintrack.pilot.decide.records import NO_STOP_SIGN, Criterion, Flip, Outcome, Reason
 from twintrack.pilot.ledger.records import TrackLedger
 from twintrack.quantity import Provenance, Quantity
 
@@ -167,7 +167,7 @@ def _tolerance(evidence: Evidence, reasons: Sequence[Reason]) -> list[Flip]:
     at = Quantity.derived(
         float(largest.require()), "", "largest relative difference of the losses", [largest]
     )
-    rule = "quality diverges at equal parameters"
+    rule = f"{NO_STOP_SIGN}quality diverges at equal parameters"
     kept = float(largest.require()) <= evidence.job.tolerances.loss
     becomes = _with(reasons, rule, not kept)
     text = "below it the losses are too far apart" if kept else "from it on the losses are close enough"

@@ -5,12 +5,13 @@ Refused, if a rule is broken; undecided, if none is broken and one is not known;
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Sequence
 
 from twintrack.pilot.decide.cost import cost_reason, cost_sides
 from twintrack.pilot.decide.evidence import Evidence
 from twintrack.pilot.decide.matrix import PASS_SCORE, criteria, score_range
-from twintrack.pilot.decide.records import Criterion, Outcome, Reason, Sign, Verdict
+from twintrack.pilot.decide.records import NO_STOP_SIGN, Criterion, Outcome, Reason, Sign, Verdict
 from twintrack.pilot.decide.sensitivity import sensitivity
 from twintrack.pilot.decide.signs import go_signs, stop_signs
 
@@ -48,7 +49,12 @@ def decide(evidence: Evidence) -> Verdict:
 
 def _stops(signs: Sequence[Sign]) -> tuple[Reason, ...]:
     return tuple(
-        Reason(sign.name, None if sign.stands is None else not sign.stands, sign.text, sign.figures)
+        Reason(
+            f"{NO_STOP_SIGN}{sign.name}",
+            None if sign.stands is None else not sign.stands,
+            sign.text,
+            sign.figures,
+        )
         for sign in signs
     )
 
@@ -88,7 +94,12 @@ def _sentence(outcome: Outcome, reasons: Sequence[Reason]) -> str:
     found = [reason for reason in reasons if reason.holds is wanted]
     order = sorted(found, key=lambda reason: reason.rule != "cost") if outcome is Outcome.UNDECIDED else found
     more = f" And {len(found) - 1} more." if found[1:] else ""
-    return f"{outcome.capitalize()}: {order[0].rule}: {order[0].text}.{more}"
+    text = textwrap.shorten(order[0].text, _LONGEST, placeholder=" …")
+    return f"{outcome.capitalize()}: {order[0].rule}: {text.rstrip('.')}.{more}"
+
+
+_LONGEST = 200
+"""Characters of a reason in the verdict's sentence; the whole stands among the rules."""
 
 
 def _would_change(outcome: Outcome, reasons: Sequence[Reason]) -> tuple[str, ...]:
