@@ -2,8 +2,8 @@
 
 Fenced blocks marked ``console`` are executed from top to bottom in one folder that holds a copy of
 ``examples/``. A line that begins with ``$ `` is a command and must succeed; lines below it must occur in its
-output, in this order, blanks aside; ``...`` stands for lines left out. The demo's run is played by one of a tiny
-model that was interrupted, under the same name.
+output, in this order, blanks aside; ``...`` stands for lines left out. The demo's job is played by one of a tiny
+model of the same name, and its run by one that was interrupted.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -54,23 +55,31 @@ model.source = "model"
 data.files = ["train.jsonl"]
 data.sequence_length = 64
 lora.targets = ["q_proj"]
-stop.steps = 2
-checkpoint.every_steps = 1
-
-[[tracks]]
-use = ["cpu"]
-compute = "fp32"
+optimizer.learning_rate = 1e-2
+stop.steps = 12
+checkpoint.every_steps = 4
 """
+
+
+def _demo_job() -> str:
+    """A tiny job of the demo's name, with the demo's own answers and owners."""
+    demo = tomllib.loads((ROOT / "examples" / "pilot" / "job.toml").read_text(encoding="utf-8"))
+    lines = [JOB]
+    for table in ("costs", "decision", "responsibility"):
+        lines += [f"[{table}]", *(f"{key} = {json.dumps(value)}" for key, value in demo[table].items())]
+    tracks = ('use = ["cpu"]\ncompute = "fp32"', 'use = ["trn2"]')
+    stop = '[[stops]]\nkind = "polite"\nstep = 6'
+    return "\n".join([*lines, stop, *(f"[[tracks]]\n{track}" for track in tracks)]) + "\n"
 
 
 def _interrupted_run(folder: Path) -> None:
     """Start the pilot on a tiny model in ``folder`` and ask it to stop as soon as its worker starts."""
-    inputs = folder / "inputs"
+    inputs = folder / "examples" / "pilot"
     write_tiny_model(inputs / "model")
     sample = {"messages": [{"role": "user", "content": "who"}, {"role": "assistant", "content": "a robot"}]}
     (inputs / "train.jsonl").write_text(f"{json.dumps(sample)}\n" * 40)
-    (inputs / "job.toml").write_text(JOB)
-    command = [sys.executable, "-m", "twintrack", "pilot", str(inputs / "job.toml")]
+    (inputs / "job.toml").write_text(_demo_job())
+    command = [sys.executable, "-m", "twintrack", "pilot", "examples/pilot/job.toml"]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     with subprocess.Popen(command, cwd=folder, env=_environment(folder), **pipes) as pilot:
         seen = []

@@ -53,13 +53,14 @@ def _decided(folder: Path, fs: FileSystem, on: datetime.date) -> Decided:
     evidence = gather(
         job,
         base,
-        str(folder / "job.json"),
+        "job.json",
         [folder],
         fs,
         load_catalogue(),
         prices=(),
         on=on,
         machine_times={},
+        named=False,
     )
     ledgers = tuple(one for pilot in evidence.pilots for one in pilot.ledger.tracks)
     return Record(decide(evidence), ledgers, evidence.comparisons)

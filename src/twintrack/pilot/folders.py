@@ -8,7 +8,7 @@ from typing import Literal
 
 from twintrack.storage import inside
 
-__all__ = ["RunKind", "TrackRun"]
+__all__ = ["RunKind", "TrackRun", "run_label"]
 
 RunKind = Literal["reference", "interrupted"]
 
@@ -45,3 +45,8 @@ class TrackRun:
     def lock(self) -> Path:
         """Lock of the process that works on it."""
         return self.folder / "lock"
+
+
+def run_label(folder: str, run: str) -> str:
+    """``FOLDER:RUN``, as the command line takes it; the run alone where no folder is named."""
+    return f"{folder}:{run}" if folder else run

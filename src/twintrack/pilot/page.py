@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import twintrack
-from twintrack.pilot.compare.page import sections as comparison_sections
+from twintrack.pilot.compare.page import quality_sections
 from twintrack.pilot.compare.records import RunComparison
 from twintrack.pilot.decide.page import sections, verdict_callout
 from twintrack.pilot.decide.records import Verdict
@@ -87,7 +87,7 @@ def _decision(decided: Decided | None) -> tuple[Section, ...]:
     return (
         *sections(decided.verdict),
         *ledger_sections(decided.ledgers),
-        *(section for one in decided.comparisons for section in comparison_sections(one)),
+        *(section for one in decided.comparisons for section in quality_sections(one)),
     )
 
 

@@ -112,7 +112,7 @@ def test_every_figure_in_the_markdown_has_its_kind_and_the_number_of_a_source_th
     body, sources = text.split("## Sources")
     used = {
         int(number)
-        for number in re.findall(r"\((?:measured|derived|published|assumed|unknown)\) \[(\d+)\]", body)
+        for number in re.findall(r"(?:\((?:measured|derived|published|assumed)\)|unknown) \[(\d+)\]", body)
     }
     listed = {int(number) for number in re.findall(r"^(\d+)\. ", sources, re.MULTILINE)}
     assert used == listed

@@ -33,7 +33,7 @@ from twintrack.report.records import (
     TextRow,
 )
 
-__all__ = ["build_page", "sections"]
+__all__ = ["build_page", "quality_sections", "sections"]
 
 
 def build_page(comparison: RunComparison) -> Page:
@@ -70,6 +70,11 @@ def sections(comparison: RunComparison) -> tuple[Section, ...]:
         )
     found.append(_conditions(comparison))
     return tuple(found)
+
+
+def quality_sections(comparison: RunComparison) -> tuple[Section, ...]:
+    """What decides on the quality: the test of the losses and the slices; for a report that has the rest already."""
+    return _losses(comparison), _slices(comparison)
 
 
 def _losses(comparison: RunComparison) -> Section:

@@ -9,6 +9,7 @@ from twintrack.job.records import Job
 from twintrack.pilot.compare.records import RunComparison
 from twintrack.pilot.convert.records import Proof
 from twintrack.pilot.decide.records import DatedFact, Figure
+from twintrack.pilot.folders import run_label
 from twintrack.pilot.ledger.records import PilotLedger, TrackLedger
 from twintrack.pilot.summary_records import Failure, RunSummary, Summary, TrackSummary
 
@@ -59,7 +60,7 @@ class TrackEvidence:
     @property
     def label(self) -> str:
         """How the run is named on the command line."""
-        return f"{self.folder}:{self.track.track}"
+        return run_label(self.folder, self.track.track)
 
     @property
     def runs(self) -> tuple[RunSummary, ...]:

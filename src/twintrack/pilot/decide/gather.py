@@ -25,7 +25,7 @@ from twintrack.pilot.decide.evidence import (
     QualityFinding,
 )
 from twintrack.pilot.decide.records import DatedFact, Figure
-from twintrack.pilot.folders import TrackRun
+from twintrack.pilot.folders import TrackRun, run_label
 from twintrack.pilot.ledger.ledger import build_ledger
 from twintrack.pilot.manifest import read_job_file
 from twintrack.pilot.qualify import Verdict as Fit
@@ -52,6 +52,7 @@ def gather(
     prices: Sequence[Path],
     on: datetime.date,
     machine_times: Mapping[str, Quantity],
+    named: bool = True,
 ) -> Evidence:
     """Everything that ``decide`` judges.
 
@@ -65,6 +66,7 @@ def gather(
         prices: price files that come before the job's own.
         on: day to which prices are looked up.
         machine_times: simulated times by track, seconds.
+        named: whether labels of runs begin with their folder; without, equal files give equal labels anywhere.
 
     Raises:
         RunFolderError: if a folder is no run folder, or one of another job.
@@ -76,7 +78,7 @@ def gather(
         _check_job(job, where, folder, fs)
     pilots = tuple(
         PilotEvidence(
-            str(folder),
+            str(folder) if named else "",
             read_summary(folder, fs),
             build_ledger(
                 folder,
@@ -87,12 +89,13 @@ def gather(
                 machine_times=machine_times,
                 job=job,
                 base=base,
+                name=None if named else "",
             ),
             tuple(_proofs(folder, fs)),
         )
         for folder in unique
     )
-    quality, comparisons, refusals = _quality(pilots, fs, job.tolerances.loss)
+    quality, comparisons, refusals = _quality(unique, pilots, fs, job.tolerances.loss)
     return Evidence(
         job=job,
         job_digest=job_digest(job),
@@ -149,22 +152,21 @@ def _read_proof(path: Path, fs: FileSystem) -> Proof:
 
 
 def _quality(
-    pilots: Sequence[PilotEvidence], fs: FileSystem, tolerance: float
+    folders: Sequence[Path], pilots: Sequence[PilotEvidence], fs: FileSystem, tolerance: float
 ) -> tuple[tuple[QualityFinding, ...], tuple[RunComparison, ...], tuple[str, ...]]:
     """Every run of the Trainium side against every run of the other side; pairs that may not be compared apart."""
     runs = [
-        TrackRun(Path(pilot.folder), track.track, "reference")
-        for pilot in pilots
+        (TrackRun(folder, track.track, "reference"), run_label(pilot.folder, track.track))
+        for folder, pilot in zip(folders, pilots, strict=True)
         for track in pilot.summary.tracks
         if track.reference is not None
     ]
-    ours = [run for run in runs if run.track in TRAINIUM]
-    theirs = [run for run in runs if run.track not in TRAINIUM]
+    ours = [pair for pair in runs if pair[0].track in TRAINIUM]
+    theirs = [pair for pair in runs if pair[0].track not in TRAINIUM]
     found: list[QualityFinding] = []
     made: list[RunComparison] = []
     refused: list[str] = []
-    for other, trainium in product(theirs, ours):
-        names = f"{other.root}:{other.track}", f"{trainium.root}:{trainium.track}"
+    for (other, first), (trainium, second) in product(theirs, ours):
         try:
             one = compare_tracks_of(other, trainium, fs, tolerance=tolerance)
         except CompareError as error:
@@ -175,7 +177,7 @@ def _quality(
             Figure("largest relative difference of the losses", one.losses.largest),
             Figure("mean relative difference over the last half", one.test.mean),
         )
-        found.append(QualityFinding(*names, one.quality, one.quality_reason, figures))
+        found.append(QualityFinding(first, second, one.quality, one.quality_reason, figures))
     return tuple(found), tuple(made), tuple(refused)
 
 

@@ -7,7 +7,15 @@ from twintrack.pilot.decide.records import Basis, Criterion, Figure, Outcome, Re
 from twintrack.report.format import quantity_text
 from twintrack.report.records import Block, Callout, Cell, Column, Section, Status, Table, Tone
 
-__all__ = ["flip_table", "matrix_table", "reason_table", "sections", "sign_table", "verdict_callout"]
+__all__ = [
+    "figures_text",
+    "flip_table",
+    "matrix_table",
+    "reason_table",
+    "sections",
+    "sign_table",
+    "verdict_callout",
+]
 
 _TONES: dict[Outcome, Tone] = {Outcome.ACCEPTED: "good", Outcome.REFUSED: "bad", Outcome.UNDECIDED: "warn"}
 _BASIS_TONES: dict[Basis, Tone] = {"measured": "good", "answered": "plain", "unknown": "warn"}
@@ -50,10 +58,16 @@ def _figures(figures: tuple[Figure, ...]) -> Cell:
     """One figure as it is, so that it keeps its mark; several in words."""
     if len(figures) == 1:
         return figures[0].value
-    return (
-        "; ".join(f"{figure.name}: {quantity_text(figure.value)} ({figure.value.kind})" for figure in figures)
-        or "–"
+    return figures_text(figures) or "–"
+
+
+def figures_text(figures: tuple[Figure, ...]) -> str:
+    """Several figures in words, each with its kind."""
+    words = (
+        (one.name, quantity_text(one.value), f" ({one.value.kind})" if one.value.known else "")
+        for one in figures
     )
+    return "; ".join(f"{name}: {text}{kind}" for name, text, kind in words)
 
 
 def reason_table(reasons: tuple[Reason, ...]) -> Table:
@@ -61,7 +75,7 @@ def reason_table(reasons: tuple[Reason, ...]) -> Table:
     rows = tuple(
         (reason.rule, _holds(reason.holds), reason.text, _figures(reason.figures)) for reason in reasons
     )
-    columns = (Column("rule"), Column(""), Column("why"), Column("figures", numeric=True))
+    columns = (Column("rule"), Column(""), Column("why"), Column("figures"))
     return Table("Rules of the verdict", columns, rows)
 
 

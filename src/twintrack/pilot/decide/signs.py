@@ -7,6 +7,7 @@ from collections.abc import Callable
 from twintrack.errors import COMPILE_ERRORS
 from twintrack.pilot.decide.evidence import Evidence, TrackEvidence
 from twintrack.pilot.decide.records import Figure, Sign
+from twintrack.pilot.folders import run_label
 from twintrack.pilot.summary_records import Failure
 from twintrack.quantity import Provenance, Quantity
 
@@ -41,7 +42,7 @@ def _go(name: str, stands: bool | None, text: str, figures: tuple[Figure, ...] =
 def _list(found: tuple[tuple[str, Failure], ...]) -> str:
     folder, first = found[0]
     more = f" (and {len(found) - 1} more)" if found[1:] else ""
-    return f"{folder}, {first.where}: {first.what}{more}"
+    return f"{run_label(folder, first.where)}: {first.what}{more}"
 
 
 def _compilation(evidence: Evidence) -> Sign:

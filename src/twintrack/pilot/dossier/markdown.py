@@ -65,7 +65,8 @@ class _Notes:
         if quantity.error is not None:
             source += f"; error: {quantity.error.basis}"
         number = self._numbers.setdefault(source, len(self._numbers) + 1)
-        return f"{_text(quantity_text(quantity))} ({quantity.kind}) [{number}]"
+        kind = f" ({quantity.kind})" if quantity.known else ""
+        return f"{_text(quantity_text(quantity))}{kind} [{number}]"
 
     def lines(self) -> Iterator[str]:
         """The sources, by number."""

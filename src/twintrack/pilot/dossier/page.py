@@ -5,11 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from twintrack.errors import RunFolderError
-from twintrack.pilot.decide.page import sections, verdict_callout
+from twintrack.pilot.decide.page import figures_text, sections, verdict_callout
 from twintrack.pilot.dossier.markdown import dossier_markdown
 from twintrack.pilot.dossier.records import Dossier, Entry, Part
 from twintrack.pilot.ledger.page import ledger_sections
-from twintrack.report.format import quantity_text
 from twintrack.report.html import render_page
 from twintrack.report.records import Callout, Cell, Column, Page, Section, Status, Table
 from twintrack.report.values import plain_values
@@ -72,10 +71,8 @@ def _value(entry: Entry) -> Cell:
     """One figure keeps its mark; several stand in words with their kinds."""
     if len(entry.figures) == 1 and not entry.text:
         return entry.figures[0].value
-    figures = [
-        f"{figure.name}: {quantity_text(figure.value)} ({figure.value.kind})" for figure in entry.figures
-    ]
-    return "; ".join(([entry.text] if entry.text else []) + figures) or Status("empty", "bad")
+    texts = [text for text in (entry.text, figures_text(entry.figures)) if text]
+    return "; ".join(texts) or Status("empty", "bad")
 
 
 def _duties(dossier: Dossier) -> Table:

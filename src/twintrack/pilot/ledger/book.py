@@ -9,7 +9,7 @@ from pathlib import Path
 from twintrack.events import AnyEvent, CheckpointRemoved, CheckpointSaved, CompileDone, LegStarted, StepDone
 from twintrack.hardware import Catalogue
 from twintrack.job.records import Job, TrackSlot
-from twintrack.pilot.folders import RunKind, TrackRun
+from twintrack.pilot.folders import RunKind, TrackRun, run_label
 from twintrack.pilot.ledger.lines import Facts, Lines, make_lines
 from twintrack.pilot.ledger.machine_time import (
     MachineTime,
@@ -51,7 +51,7 @@ class Bookkeeper:
     """What all tracks of a run folder share.
 
     Args:
-        folder: run folder.
+        name: of the run folder, in labels; empty: labels are without it.
         job: whose costs count.
         base: folder of the job file; ``None`` where it is not known.
         runs: every run of the folder with its events.
@@ -60,7 +60,7 @@ class Bookkeeper:
         catalogue: machines and published speeds.
     """
 
-    folder: Path
+    name: str
     job: Job
     base: Path | None
     runs: Runs
@@ -165,7 +165,7 @@ class Bookkeeper:
         counted = [line for line in made.lines if line.name not in made.left_out]
         whole = sum_of_lines(currency, counted, lambda line: line.amount)
         return TrackLedger(
-            run=f"{self.folder}" if run is None else f"{self.folder}:{run.track}/{run.kind}",
+            run=self.name or place.track if run is None else run_label(self.name, f"{run.track}/{run.kind}"),
             track=place.track,
             machine=machine.text,
             currency=currency,

@@ -39,6 +39,7 @@ def build_ledger(
     base: Path | None = None,
     track: str | None = None,
     kind: RunKind | None = None,
+    name: str | None = None,
 ) -> PilotLedger:
     """What the runs of a folder cost, a ledger per track and per place of the job that no track filled.
 
@@ -56,6 +57,7 @@ def build_ledger(
         track: of this track alone.
         kind: of this run alone. By default the interrupted run where its seconds count, since it shows what stops cost,
             else the reference run.
+        name: of the run folder, in labels; by default its path, and where empty labels are without it.
 
     Raises:
         RunFolderError: if a folder is no run folder, or one named as abandoned finished.
@@ -68,7 +70,7 @@ def build_ledger(
         base = Path(read_manifest(folder, fs).base)
     files = _price_files(used, base, prices, fs)
     keeper = Bookkeeper(
-        folder=folder,
+        name=str(folder) if name is None else name,
         job=used,
         base=base,
         runs=_runs(folder, pilot, fs),

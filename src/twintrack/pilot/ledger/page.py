@@ -27,7 +27,7 @@ def _lead(ledger: TrackLedger) -> str:
 def _blocks(ledger: TrackLedger, slot: int) -> Iterator[Block]:
     if not ledger.total.known:
         yield Callout("warn", "The total is unknown", ledger.total.source)
-    if any(line.amount.known for line in ledger.lines):
+    if any(line.amount.value for line in ledger.lines):
         yield Waterfall(
             "What it cost, line by line",
             ledger.currency,
