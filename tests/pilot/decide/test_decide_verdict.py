@@ -16,6 +16,7 @@ from twintrack.job.records import Decision
 from twintrack.pilot.decide.cost import judge_cost
 from twintrack.pilot.decide.records import NO_STOP_SIGN, Outcome, Verdict
 from twintrack.pilot.decide.verdict import decide, outcome_of
+from twintrack.quantity import Provenance, Quantity
 
 
 def _broken(verdict: Verdict) -> dict[str, str]:
@@ -94,8 +95,6 @@ def test_without_a_time_on_both_sides_cost_is_unknown_and_the_verdict_at_most_un
 
 def test_a_bound_is_never_a_cost(tmp_path):
     """However a bound would come into a ledger, the rule does not take it."""
-    from twintrack.quantity import Provenance, Quantity
-
     bound = Quantity(3600.0, "s", Provenance.BOUND, "all FLOPs over the peak")
     made = dataclasses.replace(ledger("trn2", 1.0), time=bound)
 
@@ -198,8 +197,6 @@ def test_a_track_that_recompiled_at_every_step_is_refused(tmp_path):
 
 
 def _recompiling(pilot):
-    from twintrack.quantity import Quantity
-
     tracks = tuple(
         dataclasses.replace(track, recompiles=Quantity.measured(39, "", "events"))
         if track.track == "trn2"
@@ -284,6 +281,34 @@ def test_a_measurement_comes_before_an_answer(tmp_path):
         5,
     )
     assert (rows["code customisation"].basis, rows["code customisation"].score) == ("measured", 5)
+
+
+@pytest.mark.parametrize(("seconds", "score"), [(0.0, 5), (0.6, 4), (3.0, 3), (20.0, 2), (1000.0, 1)])
+def test_a_device_run_scores_the_cycle_by_what_compiling_anew_takes_of_the_job(tmp_path, seconds, score):
+    """40 steps of a second beside ``seconds`` of compilation; an emulation is never scored so."""
+    made = evidence(tmp_path)
+    emulated = {row.name: row for row in decide(made).criteria}["cycle length"]
+    pilots = tuple(_on_device(pilot, seconds) for pilot in made.pilots)
+
+    row = {row.name: row for row in decide(dataclasses.replace(made, pilots=pilots)).criteria}["cycle length"]
+
+    assert emulated.basis == "answered"
+    assert (row.basis, row.score) == ("measured", score)
+
+
+def _on_device(pilot, seconds):
+    tracks = []
+    for track in pilot.summary.tracks:
+        if track.track == "trn2":
+            run = track.reference
+            one = dataclasses.replace(
+                run.compiles[0], capture_seconds=Quantity.measured(seconds, "s", "events")
+            )
+            curve = dataclasses.replace(run.step_seconds, values=tuple(1.0 for _ in run.step_seconds.values))
+            run = dataclasses.replace(run, compiles=(one,), step_seconds=curve)
+            track = dataclasses.replace(track, track="neuron", reference=run)
+        tracks.append(track)
+    return dataclasses.replace(pilot, summary=dataclasses.replace(pilot.summary, tracks=tuple(tracks)))
 
 
 def test_a_matrix_of_low_scores_refuses(tmp_path):

@@ -6,11 +6,13 @@ score, and the sum over the matrix is then an interval.
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Mapping
 
+from twintrack.pilot.compare.records import EMULATED
 from twintrack.pilot.decide.evidence import Evidence
 from twintrack.pilot.decide.records import Criterion, Figure
-from twintrack.quantity import Provenance, Quantity
+from twintrack.quantity import Provenance, Quantity, combine, total
 
 __all__ = ["PASS_SCORE", "criteria", "score_range"]
 
@@ -105,8 +107,17 @@ def _custom(evidence: Evidence) -> Criterion:
 
 
 def _cycle(evidence: Evidence) -> Criterion:
-    """How long one set-up is used: a compiled program pays off over many steps of one shape."""
+    """How long one set-up is used: compilation pays off over many steps of one shape.
+
+    Measured on a device as the share that compiling anew takes of a whole run of the job; an emulation compiles nothing
+    for a device, so there the answer counts.
+    """
     name = "cycle length"
+    share = _compile_share(evidence)
+    if share is not None:
+        text = f"compiling anew takes {share.require():.2%} of a run of {evidence.job.stop.steps} steps"
+        score = _scale(float(share.require()), (0.01, 0.05, 0.2, 0.5))
+        return Criterion(name, score, "measured", text, (Figure("share of compilation", share),))
     days = evidence.job.decision.cycle_days
     if days is None:
         text = "not measured, and the job does not answer decision.cycle_days: how long is one set-up used?"
@@ -116,6 +127,25 @@ def _cycle(evidence: Evidence) -> Criterion:
     return Criterion(
         name, score, "answered", f"one set-up is used for {days:g} days", (Figure("cycle", figure),)
     )
+
+
+def _compile_share(evidence: Evidence) -> Quantity | None:
+    """Largest share over the device runs of the Trainium side; ``None`` where there is none that tells of it."""
+    found = []
+    for one in evidence.tracks(trainium=True):
+        run = one.track.reference
+        if one.track.track in EMULATED or run is None or not run.compiles or not run.step_seconds.values:
+            continue
+        compiled = total(
+            "sum of CompileDone.capture_seconds", "s", [each.capture_seconds for each in run.compiles]
+        )
+        step = Quantity.measured(statistics.median(run.step_seconds.values), "s", run.step_seconds.source)
+        steps = evidence.job.stop.steps
+        formula = "compilation / (compilation + stop.steps x median step)"
+        found.append(
+            combine(formula, "", [compiled, step], lambda c, s, n=steps: c / (c + n * s) if c else 0.0)
+        )
+    return max((one for one in found if one.known), key=lambda share: share.require(), default=None)
 
 
 def _experience(evidence: Evidence) -> Criterion:
