@@ -56,8 +56,8 @@ data.files = ["train.jsonl"]
 data.sequence_length = 64
 lora.targets = ["q_proj"]
 optimizer.learning_rate = 1e-2
-stop.steps = 12
-checkpoint.every_steps = 4
+stop.steps = 32
+checkpoint.every_steps = 8
 """
 
 
