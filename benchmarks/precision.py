@@ -1,6 +1,6 @@
 """How far the loss curves of bf16 and float32 part, by learning rate: ``python benchmarks/precision.py``.
 
-The demo's job, with loss on all tokens so that the curves are smooth, for its twelve steps, on ``cpu`` in float32 and
+The demo's job, with loss on all tokens so that the curves are smooth, for its steps, on ``cpu`` in float32 and
 on ``trn2`` in bf16. Nothing is required of the figures; ``docs/log.md`` says what they show. The last line of the table
 is the demo's own setting, loss on responses only.
 """
