@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -13,6 +16,7 @@ from twintrack.events import (
     EventLog,
     Imported,
     LegStarted,
+    MemoryPeak,
     RunDone,
     StepDone,
     read_events,
@@ -97,3 +101,28 @@ def test_only_the_first_event_of_a_process_says_who_wrote_it():
     start = LegStarted(track="cpu", job_digest="d", environment={"twintrack": "0.1.0"})
 
     assert (written_by(start), written_by(StepDone(step=1, loss=1.0))) == ("0.1.0", None)
+
+
+def test_events_of_several_threads_stand_in_the_order_of_their_times(tmp_path):
+    """However slowly a thread stamps, no other one's later event comes before its own."""
+    now = itertools.count()
+
+    class SlowClock:
+        def now(self) -> float:
+            stamp = float(next(now))
+            for _ in range(200):
+                sys._current_frames()  # gives other threads every chance to pass
+            return stamp
+
+        def monotonic(self) -> float:
+            return 0.0
+
+    log = EventLog(LocalFileSystem(), tmp_path / "events.jsonl", SlowClock())
+    with ThreadPoolExecutor(8) as pool:
+        for each in [pool.submit(log.write, MemoryPeak(bytes=n, source="test")) for n in range(100)]:
+            each.result()
+    log.close()
+
+    times = [event.time for event in read_events(tmp_path / "events.jsonl")]
+    assert times == sorted(times)
+    assert len(times) == 100

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -23,8 +24,8 @@ _ADAPTER: TypeAdapter[AnyEvent] = TypeAdapter(AnyEvent)
 class EventLog:
     """Appends events to a file; a line is on the file before ``write`` returns, so a kill loses none.
 
-    Not safe for two processes at once (the run folder's lock sees to that); safe for threads of one process,
-    because a line is one ``write`` in append mode.
+    Not safe for two processes at once (the run folder's lock sees to that); safe for threads of one process, whose
+    events stand in the order of their times.
     """
 
     def __init__(self, fs: FileSystem, path: Path, clock: Clock, *, leg: int = 0) -> None:
@@ -32,6 +33,8 @@ class EventLog:
         self._fs = fs
         self._clock = clock
         self._leg = leg
+        # stamped and written by one thread at a time; reentrant, because a signal handler may write meanwhile
+        self._writing = threading.RLock()
         with storage_errors(path, "write events"):
             if fs.exists(path):
                 self._cut_torn_line()
@@ -51,9 +54,10 @@ class EventLog:
             StorageError: if the file system refuses.
             ValueError: if a number is NaN or infinite.
         """
-        record = event.model_dump(mode="json") | {"time": self._clock.now(), "leg": self._leg}
-        line = json.dumps(record, allow_nan=False, ensure_ascii=False) + "\n"
-        with storage_errors(self.path, "write an event"):
+        fields = event.model_dump(mode="json")
+        with self._writing, storage_errors(self.path, "write an event"):
+            record = fields | {"time": self._clock.now(), "leg": self._leg}
+            line = json.dumps(record, allow_nan=False, ensure_ascii=False) + "\n"
             self._file.write(line.encode())
 
     def close(self) -> None:

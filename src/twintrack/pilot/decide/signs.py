@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from twintrack.errors import COMPILE_ERRORS
+from twintrack.pilot.compare.records import EMULATED
 from twintrack.pilot.decide.evidence import Evidence, TrackEvidence
 from twintrack.pilot.decide.records import Figure, Sign
 from twintrack.pilot.folders import run_label
@@ -63,7 +64,7 @@ def _compilation(evidence: Evidence) -> Sign:
         if run.run == "reference" and run.coverage is not None
     ]
     if not shares:
-        return _stop(name, None, "no event tells which operators were compiled")
+        return _stop(name, *_device_runs(tracks))
     figures = tuple(Figure(f"{one.label}: FLOPs in compiled programs", c.flops_share) for one, c in shares)
     for one, coverage in shares:
         share = coverage.flops_share.value
@@ -76,6 +77,14 @@ def _compilation(evidence: Evidence) -> Sign:
                 figures,
             )
     return _stop(name, False, "every core operator was compiled", figures)
+
+
+def _device_runs(tracks: Sequence[TrackEvidence]) -> tuple[bool | None, str]:
+    """A run that reached its end on a device compiled what it needed, though its log tells of no operator."""
+    device = [one for one in tracks if one.track.track not in EMULATED]
+    if device and all(one.track.reference is not None and one.track.reference.end for one in device):
+        return False, f"{device[0].label} reached its end on the device"
+    return None, "no event tells which operators were compiled"
 
 
 def _cache(evidence: Evidence) -> Sign:
@@ -98,6 +107,9 @@ def _cache(evidence: Evidence) -> Sign:
         why = f"; most often: {max(later, key=lambda r: r.count.require()).reason}" if later else ""
         if worst is None or churn.require() > worst[0]:
             worst = (float(churn.require()), one.label, why)
+    if worst is None and evidence.job.data.padding == "full" and evidence.tracks(trainium=True):
+        text = 'no run tells of compilation, and shapes never change: data.padding = "full"'
+        return _stop(name, False, text)
     if worst is None:
         return _stop(name, None, "no run on the Trainium side tells of compilation")
     share, label, why = worst

@@ -24,6 +24,9 @@ from twintrack.pilot.imports.text import LogFile, json_value, lines_of, number, 
 
 __all__ = ["looks_like_events", "read_native"]
 
+_SAME_MOMENT_SECONDS = 1.0
+"""Two threads of a process may have stamped events in one order and written them in the other, as 0.1.0 did."""
+
 
 def looks_like_events(first: Any) -> bool:
     """Whether a JSON value may be an event."""
@@ -135,10 +138,10 @@ def _out_of_order(events: list[tuple[int, AnyEvent]]) -> Iterator[Defect]:
     for line, event in events:
         step = event.step if isinstance(event, StepDone) else None
         if event.time is not None and not isinstance(event, Imported):
-            if last_time is not None and event.time < last_time:
-                text = f"its time is {last_time - event.time:g} s before that of the line before"
+            if last_time is not None and event.time < last_time - _SAME_MOMENT_SECONDS:
+                text = f"its time is {last_time - event.time:g} s before that of a line before"
                 yield Defect(line=line, step=step, what="time_backwards", text=text)
-            last_time = event.time
+            last_time = event.time if last_time is None else max(last_time, event.time)
         if isinstance(event, StepDone):
             before = last.get(event.leg, 0)
             if event.step <= before:
