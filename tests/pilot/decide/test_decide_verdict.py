@@ -14,14 +14,14 @@ from synthetic import Story
 from twintrack.events import CompileDone, Coverage, EvaluationDone, LegEnded, ModelLoaded, StepDone
 from twintrack.job.records import Decision
 from twintrack.pilot.decide.cost import judge_cost
-from twintrack.pilot.decide.records import NO_STOP_SIGN, Outcome, Verdict
+from twintrack.pilot.decide.records import GO_SIGN, NO_STOP_SIGN, Outcome, Verdict
 from twintrack.pilot.decide.verdict import decide, outcome_of
 from twintrack.quantity import Provenance, Quantity
 
 
 def _broken(verdict: Verdict) -> dict[str, str]:
     return {
-        reason.rule.removeprefix(NO_STOP_SIGN): reason.text
+        reason.rule.removeprefix(GO_SIGN).removeprefix(NO_STOP_SIGN): reason.text
         for reason in verdict.reasons
         if reason.holds is False
     }
@@ -29,7 +29,7 @@ def _broken(verdict: Verdict) -> dict[str, str]:
 
 def _open(verdict: Verdict) -> dict[str, str]:
     return {
-        reason.rule.removeprefix(NO_STOP_SIGN): reason.text
+        reason.rule.removeprefix(GO_SIGN).removeprefix(NO_STOP_SIGN): reason.text
         for reason in verdict.reasons
         if reason.holds is None
     }

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from twintrack.pilot.decide.matrix import PASS_SCORE, score_range
-from twintrack.pilot.decide.records import Basis, Criterion, Figure, Outcome, Reason, Sign, Verdict
+from twintrack.pilot.decide.records import Basis, Criterion, Figure, Outcome, Reason, Verdict
 from twintrack.report.format import quantity_text
-from twintrack.report.records import Block, Callout, Cell, Column, Section, Status, Table, Tone
+from twintrack.report.records import Callout, Cell, Column, Section, Status, Table, Tone
 
 __all__ = [
     "figures_text",
@@ -13,7 +13,6 @@ __all__ = [
     "matrix_table",
     "reason_table",
     "sections",
-    "sign_table",
     "verdict_callout",
 ]
 
@@ -37,9 +36,8 @@ def sections(verdict: Verdict) -> tuple[Section, ...]:
         f"On {verdict.on}, from {', '.join(verdict.runs) or 'no run'}. Refused if a rule is broken, undecided if one "
         "is not known, accepted if all hold."
     )
-    blocks: list[Block] = [reason_table(verdict.reasons), sign_table(verdict.signs)]
     found = [
-        Section("Verdict: the rules and what they were judged by", tuple(blocks), lead),
+        Section("Verdict: the rules and what they were judged by", (reason_table(verdict.reasons),), lead),
         Section("Matrix", (matrix_table(verdict.criteria),)),
         Section("Sensitivity: which input, moved by how much, changes the verdict", (flip_table(verdict),)),
     ]
@@ -77,22 +75,6 @@ def reason_table(reasons: tuple[Reason, ...]) -> Table:
     )
     columns = (Column("rule"), Column(""), Column("why"), Column("figures"))
     return Table("Rules of the verdict", columns, rows)
-
-
-def sign_table(signs: tuple[Sign, ...]) -> Table:
-    """Stop signs and go signs, each with what was looked at."""
-    rows = tuple((f"{sign.kind}: {sign.name}", _sign_status(sign), sign.text) for sign in signs)
-    note = "No stop sign may stand; every go sign must."
-    return Table(
-        "Stop signs and go signs", (Column("sign"), Column(""), Column("what it showed")), rows, note
-    )
-
-
-def _sign_status(sign: Sign) -> Status:
-    if sign.stands is None:
-        return Status("not known", "warn")
-    bad = sign.stands is (sign.kind == "stop")
-    return Status("stands" if sign.stands else "does not stand", "bad" if bad else "good")
 
 
 def matrix_table(criteria: tuple[Criterion, ...]) -> Table:

@@ -9,6 +9,7 @@ from typing import Literal
 from twintrack.quantity import Quantity
 
 __all__ = [
+    "GO_SIGN",
     "NO_STOP_SIGN",
     "Basis",
     "Criterion",
@@ -35,6 +36,8 @@ class Outcome(StrEnum):
 
 NO_STOP_SIGN = "no stop sign: "
 """How the rule is named that a stop sign must not stand."""
+GO_SIGN = "go sign: "
+"""How the rule is named that a go sign must stand."""
 
 Basis = Literal["measured", "answered", "unknown"]
 

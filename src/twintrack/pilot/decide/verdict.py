@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from twintrack.pilot.decide.cost import cost_reason, cost_sides
 from twintrack.pilot.decide.evidence import Evidence
 from twintrack.pilot.decide.matrix import PASS_SCORE, criteria, score_range
-from twintrack.pilot.decide.records import NO_STOP_SIGN, Criterion, Outcome, Reason, Sign, Verdict
+from twintrack.pilot.decide.records import GO_SIGN, NO_STOP_SIGN, Criterion, Outcome, Reason, Sign, Verdict
 from twintrack.pilot.decide.sensitivity import sensitivity
 from twintrack.pilot.decide.signs import go_signs, stop_signs
 
@@ -60,7 +60,7 @@ def _stops(signs: Sequence[Sign]) -> tuple[Reason, ...]:
 
 
 def _goes(signs: Sequence[Sign]) -> tuple[Reason, ...]:
-    return tuple(Reason(sign.name, sign.stands, sign.text, sign.figures) for sign in signs)
+    return tuple(Reason(f"{GO_SIGN}{sign.name}", sign.stands, sign.text, sign.figures) for sign in signs)
 
 
 def _fit(evidence: Evidence) -> Reason:

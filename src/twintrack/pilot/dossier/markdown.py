@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
-from twintrack.pilot.decide.page import flip_table, matrix_table, reason_table, sign_table, software_table
+from twintrack.pilot.decide.page import flip_table, matrix_table, reason_table, software_table
 from twintrack.pilot.dossier.records import Dossier, Entry
 from twintrack.pilot.ledger.records import TrackLedger
 from twintrack.quantity import Quantity
@@ -40,7 +40,7 @@ def dossier_markdown(dossier: Dossier) -> str:
     duties = ((duty.what, duty.who or "**nobody**") for duty in dossier.duties)
     lines += ["## Who answers for what", "", *_table(("what", "who"), duties), ""]
     verdict = dossier.verdict
-    tables = [reason_table(verdict.reasons), sign_table(verdict.signs), matrix_table(verdict.criteria)]
+    tables = [reason_table(verdict.reasons), matrix_table(verdict.criteria)]
     tables += [flip_table(verdict), *([software_table(verdict)] if verdict.software else [])]
     for table in tables:
         lines += [
