@@ -172,12 +172,13 @@ def _print_disagreements(console: Console, items: tuple[Disagreement, ...], note
 
 def _summary(title: str, records: Iterable[Record], columns: Mapping[str, str]) -> Table:
     """One line per record; ``columns`` maps field names to headings, in which the units stand."""
-    table = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE)
+    table = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE, pad_edge=False)
+    # what a machine is made of folds where a terminal is narrow; a name or a figure is never cut
     table.add_column("name", no_wrap=True)
     if columns is _MACHINE_COLUMNS:
-        table.add_column("chips", no_wrap=True)
+        table.add_column("chips", overflow="fold", min_width=6)
     for heading in columns.values():
-        table.add_column(heading, justify="right", no_wrap=True)
+        table.add_column(heading, justify="right", no_wrap=True, min_width=8)
     for record in records:
         chips = [f"{record.chip_count.value} x {record.chip}"] if isinstance(record, Machine) else []
         table.add_row(record.name, *chips, *(_cell(record, column) for column in columns))
