@@ -34,7 +34,8 @@ def command(
     from twintrack.pilot.decide.verdict import decide
     from twintrack.report.values import plain_values
 
-    verdict = decide(gather_evidence(job, runs, prices, on))
+    with Console(stderr=True).status("reading runs, prices and proofs"):
+        verdict = decide(gather_evidence(job, runs, prices, on))
     if as_json:
         click.echo(
             json.dumps({"format": 1, **plain_values(verdict)}, indent=1, ensure_ascii=False, allow_nan=False)

@@ -22,14 +22,17 @@ def command(job: Path, runs: tuple[str, ...], out: Path, prices: tuple[Path, ...
 
     While a required field is empty nothing is written, and every empty field is named with where it is filled.
     """
+    from rich.console import Console
+
     from twintrack.cli.evidence import gather_evidence
     from twintrack.pilot.decide.verdict import decide
     from twintrack.pilot.dossier.build import build_dossier, require_complete
     from twintrack.pilot.dossier.page import write_dossier
     from twintrack.storage import LocalFileSystem
 
-    evidence = gather_evidence(job, runs, prices, on)
-    dossier = build_dossier(evidence, decide(evidence))
+    with Console(stderr=True).status("reading runs, prices and proofs"):
+        evidence = gather_evidence(job, runs, prices, on)
+        dossier = build_dossier(evidence, decide(evidence))
     require_complete(dossier, str(job))
     for path in write_dossier(dossier, out, LocalFileSystem()):
         click.echo(f"wrote {path}")

@@ -47,7 +47,7 @@ def track_failures(job: Job, job_digest: str, track: TrackSummary) -> Iterator[F
     for name, run in expected:
         where = f"{track.track} · {name}"
         if run is None:
-            yield Failure(where, "there are no events of this run", "steps")
+            yield Failure(where, "there are no events of this run", "absent")
             continue
         for kind, text in _of_run(job, run):
             yield Failure(where, text, kind)

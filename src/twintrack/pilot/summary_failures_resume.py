@@ -21,7 +21,7 @@ def resumed_alike(job: Job, track: TrackSummary) -> Iterator[_Found]:
     text = f"the resumed run is {state} equal to the bit: {track.resume.reason}"
     if track.reference is not None and track.interrupted is not None:
         text += optimizer_lost(track.reference, track.interrupted)
-    yield "resume", text
+    yield ("absent" if track.resume.to_the_bit is None else "resume"), text
     for check in track.resume.checks:
         if check.name == "sample ids" and check.identical is False:
             yield (

@@ -144,6 +144,7 @@ class Comparison:
 
 
 FailureKind = Literal[
+    "absent",
     "inputs",
     "steps",
     "data",
@@ -160,11 +161,11 @@ FailureKind = Literal[
 ]
 """What kind of thing failed; the decision's stop signs are raised by kind.
 
-``inputs``: not the same job, data or weights; ``steps``: fewer or other steps than asked; ``data``: samples left out or
-seen too often; ``adapter``: trained and never applied; ``training``: nothing learned, or not finite; ``schedule``: a
-learning rate that the job does not have there; ``resume``: not the run that was never stopped; ``rules``: outside the
-track's number rules; ``quality``: losses apart; ``evaluation``: evaluations or answers missing; ``log``: an imported
-log with holes.
+``absent``: evidence that is missing, which proves nothing either way; ``inputs``: not the same job, data or weights;
+``steps``: fewer or other steps than asked; ``data``: samples left out or seen too often; ``adapter``: trained and never
+applied; ``training``: nothing learned, or not finite; ``schedule``: a learning rate that the job does not have there;
+``resume``: not the run that was never stopped; ``rules``: outside the track's number rules; ``quality``: losses apart;
+``evaluation``: evaluations or answers missing; ``log``: an imported log with holes.
 """
 
 

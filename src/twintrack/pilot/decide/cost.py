@@ -18,7 +18,18 @@ from twintrack.pilot.ledger.ledger import like_totals
 from twintrack.pilot.ledger.records import LineName, TrackLedger
 from twintrack.quantity import Provenance, Quantity, combine, weakest
 
-__all__ = ["CostSides", "Costed", "cost_reason", "cost_sides", "judge_cost", "unknown_because"]
+__all__ = [
+    "CostSides",
+    "Costed",
+    "cost_reason",
+    "cost_sides",
+    "hourly_price",
+    "input_named",
+    "judge_cost",
+    "machine_price",
+    "name_of",
+    "unknown_because",
+]
 
 _MACHINE_LINES: tuple[LineName, ...] = (
     "reserved resource",
@@ -36,7 +47,19 @@ class Costed:
     ledger: TrackLedger
     total: Quantity
     machine: float
-    """Part of the total that grows with the machine's time and price."""
+    """Money of the machine lines: the larger of what the hours used cost and of what is reserved."""
+    used: float
+    """Money of the hours used, at the machine's price."""
+    floor: float
+    """Money of the hours reserved, which are paid used or not; 0 where none are."""
+
+    def with_time(self, factor: float) -> float:
+        """The total once the machine's time is multiplied: hours below those reserved save nothing."""
+        return float(self.total.require()) - self.machine + max(factor * self.used, self.floor)
+
+    def with_price(self, factor: float) -> float:
+        """The total once the machine's price is multiplied."""
+        return float(self.total.require()) + (factor - 1.0) * self.machine
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,14 +89,48 @@ def cost_sides(evidence: Evidence) -> CostSides:
 
 def _costed(ledger: TrackLedger, total: Quantity, apart: Sequence[LineName]) -> Costed:
     lines = [line for line in ledger.lines if line.name in _MACHINE_LINES and line.name not in apart]
-    return Costed(ledger, total, math.fsum(float(line.without_faults.value or 0.0) for line in lines))
+    machine = math.fsum(float(line.without_faults.value or 0.0) for line in lines)
+    hourly = hourly_price(ledger)
+    reserved = input_named(ledger, "reserved hours")
+    floor = float(reserved.require()) * hourly if reserved is not None and reserved.known and hourly else 0.0
+    used = float(ledger.time.value or 0.0) / 3600.0 * (hourly or 0.0)
+    return Costed(
+        ledger, total, machine, used if floor else machine, min(floor, machine) if machine else floor
+    )
+
+
+def input_named(ledger: TrackLedger, name: str) -> Quantity | None:
+    """An input of the reserved resource's line, where it has one of that name."""
+    lines = [line for line in ledger.lines if line.name == "reserved resource"]
+    return next((one.value for line in lines for one in line.inputs if one.name == name), None)
+
+
+def hourly_price(ledger: TrackLedger) -> float | None:
+    """What an hour of all machines costs, in the ledger's currency; ``None`` where that is not known."""
+    price, machines = machine_price(ledger), input_named(ledger, "machines")
+    if price is None or not price.known:
+        return None
+    return float(price.require()) * float(
+        machines.require() if machines is not None and machines.known else 1
+    )
+
+
+def machine_price(ledger: TrackLedger) -> Quantity | None:
+    """The price of an hour of one machine, in the ledger's currency."""
+    per_hour = f"{ledger.currency}/h"
+    lines = [line for line in ledger.lines if line.name == "reserved resource"]
+    found = [
+        one.value for line in lines for one in line.inputs if one.value.unit == per_hour and one.value.known
+    ]
+    return found[0] if found else None
 
 
 def _cheapest(ledgers: Sequence[TrackLedger]) -> TrackLedger | None:
+    """The cheapest known one; else the first that has a run, else the first."""
     known = [one for one in ledgers if one.total.known]
     if known:
         return min(known, key=lambda one: float(one.total.require()))
-    return ledgers[0] if ledgers else None
+    return min(ledgers, key=lambda one: ":" not in one.run, default=None)
 
 
 def cost_reason(sides: CostSides) -> Reason:
@@ -108,6 +165,11 @@ def _open(one: Costed) -> str:
     if not _rests_on_time(one.ledger):
         return f"rests on a {one.ledger.time.rests_on or one.ledger.time.kind} time, which is no cost"
     return ""
+
+
+def name_of(ledger: TrackLedger) -> str:
+    """How a ledger is named: its run, or its track where that did not run."""
+    return ledger.run if ":" in ledger.run or "/" in ledger.run else f"{ledger.track} ({ledger.run})"
 
 
 def unknown_because(one: Costed) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from twintrack.pilot.decide.matrix import PASS_SCORE, score_range
-from twintrack.pilot.decide.records import Basis, Criterion, Figure, Outcome, Reason, Verdict
+from twintrack.pilot.decide.records import Basis, Criterion, Figure, Flip, Outcome, Reason, Verdict
 from twintrack.report.format import quantity_text
 from twintrack.report.records import Callout, Cell, Column, Section, Status, Table, Tone
 
@@ -104,8 +104,7 @@ def _basis(row: Criterion) -> Status:
 def flip_table(verdict: Verdict) -> Table:
     """One input at a time: its value, the value at which the verdict changes, what it becomes then."""
     rows = tuple(
-        (flip.name, flip.now, flip.at, "–" if flip.becomes is None else flip.becomes.value, flip.text)
-        for flip in verdict.sensitivity
+        (flip.name, flip.now, flip.at, _becomes(flip, verdict), flip.text) for flip in verdict.sensitivity
     )
     columns = (
         Column("input"),
@@ -116,6 +115,16 @@ def flip_table(verdict: Verdict) -> Table:
     )
     note = "One input moves, all others stay; the nearest comes first. The verdict may stay while other rules are open."
     return Table("Sensitivity", columns, rows, note if rows else "No input with a number decides yet.")
+
+
+def _becomes(flip: Flip, verdict: Verdict) -> str:
+    if flip.becomes is None or not flip.at.known:
+        return "–"
+    return (
+        flip.becomes.value
+        if flip.becomes is not verdict.outcome
+        else f"stays {flip.becomes.value}, for other rules"
+    )
 
 
 def software_table(verdict: Verdict) -> Table:

@@ -9,8 +9,6 @@ from typing import Literal
 from twintrack.quantity import Quantity
 
 __all__ = [
-    "GO_SIGN",
-    "NO_STOP_SIGN",
     "Basis",
     "Criterion",
     "DatedFact",
@@ -33,11 +31,6 @@ class Outcome(StrEnum):
     UNDECIDED = "undecided"
     """What would decide it is not known."""
 
-
-NO_STOP_SIGN = "no stop sign: "
-"""How the rule is named that a stop sign must not stand."""
-GO_SIGN = "go sign: "
-"""How the rule is named that a go sign must stand."""
 
 Basis = Literal["measured", "answered", "unknown"]
 
@@ -81,6 +74,8 @@ class Sign:
 
     kind: Literal["stop", "go"]
     name: str
+    rule: str
+    """What must hold: that a go sign stands, and of a stop sign the opposite."""
     stands: bool | None
     """``None``: not known."""
     text: str

@@ -1,8 +1,8 @@
 """Which input, moved by how much, flips the verdict: one input at a time, all others as they are.
 
-A machine's time and its price stand as a product in every machine line, so a total is ``f x machine + rest`` when
-either moves by the factor ``f``; the factor at which the cost rule changes is then exact. Where a side's time is not
-known but its price is, the time at which the cost rule would turn is the same formula read backwards: the break-even.
+A machine costs the larger of the hours used and the hours reserved, times its price: a shorter run saves nothing below
+what is reserved. Where a side's time is not known but its price is, the time at which the cost rule would turn is the
+same formula read backwards: the break-even.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
-from twintrack.pilot.decide.cost import Costed, CostSides, judge_cost
+from twintrack.pilot.decide.cost import Costed, CostSides, hourly_price, judge_cost, machine_price, name_of
 from twintrack.pilot.decide.evidence import Evidence
 from twintrack.pilot.decide.matrix import PASS_SCORE, score_range
-from twintrack.pilot.decide.records import NO_STOP_SIGN, Criterion, Flip, Outcome, Reason
+from twintrack.pilot.decide.records import Criterion, Flip, Outcome, Reason
 from twintrack.pilot.ledger.records import TrackLedger
 from twintrack.quantity import Provenance, Quantity
 
@@ -49,43 +49,33 @@ def _cost_flips(sides: CostSides, reasons: Sequence[Reason]) -> list[Flip]:
     return []
 
 
-def _moved_total(one: Costed, factor: float) -> tuple[float, float]:
-    """The total's interval once the machine part is multiplied; relative errors stay."""
-    total = float(one.total.require())
-    low, high = one.total.interval
-    if not total:
-        return low, high
-    scale = (total + (factor - 1.0) * one.machine) / total
-    return low * scale, high * scale
-
-
-def _price(ledger: TrackLedger) -> Quantity | None:
-    per_hour = f"{ledger.currency}/h"
-    found = [
-        one.value
-        for line in ledger.lines
-        for one in line.inputs
-        if one.value.unit == per_hour and one.value.known
-    ]
-    return found[0] if found else None
-
-
 def _moved(
     pair: tuple[Costed, Costed], moved: int, cheaper_by: float, reasons: Sequence[Reason]
 ) -> list[Flip]:
     side = pair[moved]
     now = judge_cost(pair[0].total.interval, pair[1].total.interval, cheaper_by)
 
-    def judged(factor: float) -> bool | None:
-        intervals = [_moved_total(one, factor) if one is side else one.total.interval for one in pair]
-        return judge_cost(intervals[0], intervals[1], cheaper_by)
+    def judge(total: Callable[[float], float]) -> _Judge:
+        def judged(factor: float) -> bool | None:
+            intervals = [_scaled(one, total(factor)) if one is side else one.total.interval for one in pair]
+            return judge_cost(intervals[0], intervals[1], cheaper_by)
 
-    factor = _nearest_flip(judged, now)
-    inputs = [(f"time of {side.ledger.run}", side.ledger.time)]
-    price = _price(side.ledger)
+        return judged
+
+    name, price = name_of(side.ledger), machine_price(side.ledger)
+    inputs = [(f"time of {name}", side.ledger.time, judge(side.with_time))]
     if price is not None:
-        inputs.append((f"price of {side.ledger.machine or side.ledger.run}", price))
-    return [_flip(name, value, factor, judged, reasons) for name, value in inputs]
+        inputs.append((f"price of {side.ledger.machine or name}", price, judge(side.with_price)))
+    return [
+        _flip(label, value, _nearest_flip(judged, now), judged, reasons) for label, value, judged in inputs
+    ]
+
+
+def _scaled(one: Costed, total: float) -> tuple[float, float]:
+    """The interval of a total that moved; relative errors stay."""
+    value = float(one.total.require())
+    low, high = one.total.interval
+    return (low * total / value, high * total / value) if value else (total, total)
 
 
 def _nearest_flip(judged: _Judge, now: bool | None) -> float | None:
@@ -134,25 +124,41 @@ def _said(holds: bool | None) -> str:
 
 
 def _break_even(trainium: Costed, other: Costed, cheaper_by: float, reasons: Sequence[Reason]) -> list[Flip]:
-    """One side's total is known, the other's price is: the time at which the cost rule would turn."""
+    """One side's total is known, the other's price is: the machine time at which the cost rule would turn."""
     if other.total.known:
         asked, known, share, side = trainium, other, 1.0 - cheaper_by, "at most"
     else:
         asked, known, share, side = other, trainium, 1.0 / (1.0 - cheaper_by), "at least"
-    price = _price(asked.ledger)
-    name = f"time of {asked.ledger.run}"
-    if asked.ledger.time.known or price is None:
+    hourly = hourly_price(asked.ledger)
+    if asked.ledger.time.known or not hourly:
         return []
     low, high = known.total.interval
-    money = share * (low if side == "at most" else high)
-    at = Quantity.derived(
-        money / float(price.require()) * 3600.0,
-        "s",
-        f"break-even: {share:g} x total of {known.ledger.run} / price of {asked.ledger.machine}, machine alone",
-        [known.total, price],
+    others = _other_lines(asked.ledger)
+    money = share * (low if side == "at most" else high) - math.fsum(float(one.require()) for one in others)
+    label, now = f"time of {name_of(asked.ledger)}", asked.ledger.time
+    if side == "at most" and money < asked.floor:
+        text = "what is reserved and all else that is known costs more already, however short the run is"
+        return [Flip(label, now, Quantity.unknown("s", text), _with(reasons, "cost", False), text)]
+    formula = (
+        f"break-even: ({share:g} x total of {name_of(known.ledger)} - known lines other than the machine's) "
+        f"/ price of an hour of {asked.ledger.machine}"
     )
-    text = f"with {side} this machine time the cost rule is kept, if nothing but the machine costs money"
-    return [Flip(name, asked.ledger.time, at, _with(reasons, "cost", True), text)]
+    price = machine_price(asked.ledger)
+    inputs = [known.total, *others, *([] if price is None else [price])]
+    at = Quantity.derived(max(0.0, money) / hourly * 3600.0, "s", formula, inputs)
+    text = f"with {side} this machine time the cost rule is kept, if nothing that is unknown costs more"
+    return [Flip(label, now, at, _with(reasons, "cost", True), text)]
+
+
+def _other_lines(ledger: TrackLedger) -> list[Quantity]:
+    """Known amounts that do not follow from the machine's time."""
+    return [
+        line.amount
+        for line in ledger.lines
+        if line.name in ("cache storage", "operating time")
+        and line.amount.known
+        and line.name not in ledger.left_out
+    ]
 
 
 def _tolerance(evidence: Evidence, reasons: Sequence[Reason]) -> list[Flip]:
@@ -167,7 +173,7 @@ def _tolerance(evidence: Evidence, reasons: Sequence[Reason]) -> list[Flip]:
     at = Quantity.derived(
         float(largest.require()), "", "largest relative difference of the losses", [largest]
     )
-    rule = f"{NO_STOP_SIGN}quality diverges at equal parameters"
+    rule = "quality holds at equal parameters"
     kept = float(largest.require()) <= evidence.job.tolerances.loss
     becomes = _with(reasons, rule, not kept)
     text = "below it the losses are too far apart" if kept else "from it on the losses are close enough"

@@ -20,6 +20,16 @@ HOST_SHARE_LIMIT = 0.01
 """Share of FLOPs that may run outside of the compiled programs."""
 
 
+_RULES = {
+    "compilation fails on core operators": "core operators compile",
+    "small changes invalidate the cache": "the cache survives small changes",
+    "resume does not restore the optimizer": "resume restores the optimizer",
+    "quality diverges at equal parameters": "quality holds at equal parameters",
+    "a run did not do what the job says": "runs did what the job says",
+}
+"""What must hold so that a stop sign does not stand."""
+
+
 def stop_signs(evidence: Evidence) -> tuple[Sign, ...]:
     """The four signs at which a job is not moved, and one that says whether the runs can be judged at all."""
     return tuple(sign(evidence) for sign in (_compilation, _cache, _optimizer, _quality, _runs))
@@ -33,11 +43,11 @@ def go_signs(evidence: Evidence) -> tuple[Sign, ...]:
 
 
 def _stop(name: str, stands: bool | None, text: str, figures: tuple[Figure, ...] = ()) -> Sign:
-    return Sign("stop", name, stands, text, figures)
+    return Sign("stop", name, _RULES[name], stands, text, figures)
 
 
 def _go(name: str, stands: bool | None, text: str, figures: tuple[Figure, ...] = ()) -> Sign:
-    return Sign("go", name, stands, text, figures)
+    return Sign("go", name, name, stands, text, figures)
 
 
 def _list(found: tuple[tuple[str, Failure], ...]) -> str:
@@ -117,13 +127,18 @@ def _cache(evidence: Evidence) -> Sign:
     return _stop(name, share > CHURN_LIMIT, text, tuple(figures))
 
 
+def _at_resume(failure: Failure) -> bool:
+    """Whether a failure tells of what a resume did not bring back."""
+    return failure.kind == "resume" or (failure.kind == "schedule" and "resume" in failure.what)
+
+
 def _optimizer(evidence: Evidence) -> Sign:
-    """Resume does not restore the optimizer: a resumed run is not the run that was never stopped."""
+    """Resume does not restore the optimizer: a resumed run of the Trainium side is not the one never stopped."""
     name = "resume does not restore the optimizer"
-    found = evidence.failures_of(("resume", "schedule"))
+    tracks = evidence.tracks(trainium=True)
+    found = tuple((one.folder, failure) for one in tracks for failure in one.failures if _at_resume(failure))
     if found:
         return _stop(name, True, _list(found))
-    tracks = evidence.tracks(trainium=True)
     answers = [one.track.resume.to_the_bit for one in tracks]
     if answers and all(answers):
         return _stop(name, False, "stopped, killed and resumed to the bit on the Trainium side")
@@ -151,24 +166,12 @@ def _quality(evidence: Evidence) -> Sign:
     return _stop(name, None, open_ones[0].text if open_ones else "there are not two sides to compare")
 
 
-_SPOILED = (
-    "inputs",
-    "steps",
-    "data",
-    "adapter",
-    "training",
-    "checkpoint",
-    "rules",
-    "evaluation",
-    "stops",
-    "log",
-)
-
-
 def _runs(evidence: Evidence) -> Sign:
     """The runs did not do what the job says, so they prove nothing."""
     name = "a run did not do what the job says"
-    found = evidence.failures_of(_SPOILED)
+    ours = {id(f) for one in evidence.tracks(trainium=True) for f in one.failures if _at_resume(f)}
+    rest = [(folder, f) for folder, f in evidence.failures() if f.kind != "quality" and id(f) not in ours]
+    found = tuple((folder, failure) for folder, failure in rest if failure.kind != "absent")
     if found:
         return _stop(name, True, _list(found))
     if evidence.refusals:
@@ -178,8 +181,11 @@ def _runs(evidence: Evidence) -> Sign:
         checks = [check for check in broken[0].proof.checks if not check.passed]
         what = f"{checks[0].name}: {checks[0].found}" if checks else "no check was made"
         return _stop(name, True, f"the conversion proved in {broken[0].file} failed: {what}")
-    if not evidence.pilots:
-        return _stop(name, None, "there are no runs")
+    if rest or not evidence.pilots:
+        return _stop(name, None, _list(tuple(rest)) if rest else "there are no runs")
+    silent = [one.label for one in evidence.all_tracks() for run in one.runs if run.data is None]
+    if silent:
+        return _stop(name, None, f"{silent[0]} does not tell which data it saw")
     return _stop(name, False, "every run did the job's steps on the job's data")
 
 
@@ -242,23 +248,20 @@ def _reproducible(evidence: Evidence) -> Sign:
 
 def _recoverable(evidence: Evidence) -> Sign:
     """A checkpoint is recoverable: resumed there, and restored on the other side by other programs."""
-
-    def judge(one: TrackEvidence) -> bool | None:
+    name = "checkpoint recoverable"
+    tracks = evidence.tracks(trainium=True)
+    if not tracks:
+        return _go(name, None, "no run there")
+    for one in tracks:
         if one.track.resume.to_the_bit is False:
-            return False
-        proved = any(kept.proof.passed for kept in one.proofs)
-        return True if proved and one.track.resume.to_the_bit else None
-
-    return _each(
-        evidence,
-        "checkpoint recoverable",
-        judge,
-        (
-            "resumed to the bit, and a converted checkpoint was restored by other programs",
-            "a resumed run differs",
-            "no converted checkpoint was restored; 'twintrack convert' does and proves it",
-        ),
-    )
+            return _go(name, False, f"{one.label}: a resumed run differs")
+        if one.track.resume.to_the_bit is None:
+            return _go(name, None, f"{one.label}: a resume is not shown: {one.track.resume.reason}")
+    for one in tracks:
+        if not any(kept.proof.passed for kept in one.proofs):
+            text = "no converted checkpoint was restored; 'twintrack convert' does and proves it"
+            return _go(name, None, f"{one.label}: {text}")
+    return _go(name, True, "resumed to the bit, and a converted checkpoint was restored by other programs")
 
 
 def _operating(evidence: Evidence) -> Sign:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from twintrack.pilot.decide.cost import cost_reason, cost_sides
 from twintrack.pilot.decide.evidence import Evidence
 from twintrack.pilot.decide.matrix import PASS_SCORE, criteria, score_range
-from twintrack.pilot.decide.records import GO_SIGN, NO_STOP_SIGN, Criterion, Outcome, Reason, Sign, Verdict
+from twintrack.pilot.decide.records import Criterion, Outcome, Reason, Sign, Verdict
 from twintrack.pilot.decide.sensitivity import sensitivity
 from twintrack.pilot.decide.signs import go_signs, stop_signs
 
@@ -50,7 +50,7 @@ def decide(evidence: Evidence) -> Verdict:
 def _stops(signs: Sequence[Sign]) -> tuple[Reason, ...]:
     return tuple(
         Reason(
-            f"{NO_STOP_SIGN}{sign.name}",
+            sign.rule,
             None if sign.stands is None else not sign.stands,
             sign.text,
             sign.figures,
@@ -60,7 +60,7 @@ def _stops(signs: Sequence[Sign]) -> tuple[Reason, ...]:
 
 
 def _goes(signs: Sequence[Sign]) -> tuple[Reason, ...]:
-    return tuple(Reason(f"{GO_SIGN}{sign.name}", sign.stands, sign.text, sign.figures) for sign in signs)
+    return tuple(Reason(sign.rule, sign.stands, sign.text, sign.figures) for sign in signs)
 
 
 def _fit(evidence: Evidence) -> Reason:
