@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from twintrack.pilot.compare.records import EMULATED
 from twintrack.pilot.summary_records import Summary, TrackSummary
 from twintrack.quantity import Quantity
 from twintrack.report.format import quantity_text
@@ -48,8 +49,16 @@ def headline(summary: Summary) -> Callout:
 def outcome_table(summary: Summary) -> Table:
     """One column per track, one row per figure that decides."""
     rows = [(name, *(pick(track) for track in summary.tracks)) for name, pick in _OUTCOME]
-    columns = (Column(""), *(Column(track.track, numeric=True) for track in summary.tracks))
+    emulated = [track.track for track in summary.tracks if track.track in EMULATED]
+    heads = (
+        f"{track.track} (emulated)" if track.track in EMULATED else track.track for track in summary.tracks
+    )
+    columns = (Column(""), *(Column(head, numeric=True) for head in heads))
     note = "Figures are those of the uninterrupted run, unless the row says otherwise."
+    if emulated:
+        note += (
+            f" Seconds and memory of {emulated[0]} are those of the machine that emulates, never Trainium's."
+        )
     return Table("Tracks at a glance", columns, tuple(rows), note)
 
 

@@ -5,13 +5,10 @@ run can be reported again at any time, elsewhere, with the same figures."""
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 from itertools import combinations
 from pathlib import Path
 from typing import Any
-
-from pydantic import BaseModel
 
 from twintrack.events import AnyEvent, read_events
 from twintrack.pilot.manifest import read_job_file, read_pilot_file
@@ -24,6 +21,7 @@ from twintrack.pilot.summary_records import RunSummary, SlotSummary, Summary, Tr
 from twintrack.pilot.summary_run import slowdown, stall, summarise_run
 from twintrack.pilot.summary_start import cold_and_warm
 from twintrack.quantity import Quantity
+from twintrack.report.values import plain_values
 from twintrack.storage import FileSystem, inside, write_json_atomic
 
 __all__ = ["read_summary", "read_track", "summary_json", "write_summary"]
@@ -105,23 +103,8 @@ def _recompiles(
 
 def summary_json(summary: Summary) -> dict[str, Any]:
     """The summary as plain JSON values; fields of a quantity that say nothing are left out."""
-    fields = _plain(summary)
+    fields = plain_values(summary)
     return {"format": 1, "passed": summary.passed, **fields}
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, BaseModel):
-        return value.model_dump(mode="json")
-    if isinstance(value, Quantity):
-        fields = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
-        return {
-            k: _plain(v) for k, v in fields.items() if k in ("value", "unit", "kind") or v not in (None, "")
-        }
-    if dataclasses.is_dataclass(value):
-        return {field.name: _plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
-    if isinstance(value, tuple | list):
-        return [_plain(item) for item in value]
-    return value
 
 
 def write_summary(folder: Path, fs: FileSystem) -> Summary:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from typing import Any
 
 from pydantic import BaseModel
@@ -13,7 +14,10 @@ __all__ = ["plain_values"]
 
 
 def plain_values(value: Any) -> Any:
-    """Records become objects and tuples lists; fields of a quantity that say nothing are left out."""
+    """Records become objects and tuples lists; fields of a quantity that say nothing are left out.
+
+    A number that is not finite, which a damaged record may hold, becomes ``null``: JSON has no other word for it.
+    """
     if isinstance(value, BaseModel):
         return value.model_dump(mode="json")
     if isinstance(value, Quantity):
@@ -28,4 +32,4 @@ def plain_values(value: Any) -> Any:
         return [plain_values(one) for one in value]
     if isinstance(value, dict):
         return {str(name): plain_values(one) for name, one in value.items()}
-    return value
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -86,7 +86,7 @@ def test_without_a_time_on_both_sides_cost_is_unknown_and_the_verdict_at_most_un
 
     assert verdict.outcome is Outcome.UNDECIDED
     assert "unknown" in _open(verdict)["cost"]
-    assert verdict.sentence.startswith("Undecided: cost:")
+    assert verdict.sentence.startswith("Undecided: 'cost' is not known:")
 
 
 def test_a_bound_is_never_a_cost(tmp_path):

@@ -287,8 +287,26 @@ def test_a_processors_seconds_are_not_those_of_the_gpu_whose_place_it_fills(tmp_
     (found,) = ledger_of(tmp_path, job, filled=["cpu"]).tracks
 
     assert not found.total.known
-    assert "the seconds were measured on a processor, not on p5.4xlarge" in found.total.source
+    assert "the seconds were measured on a processor, not on the" in found.total.source
     assert "no published training speed is like the job: the nearest is" in found.total.source
+
+
+def test_a_processors_seconds_are_no_gpus_even_where_an_import_names_its_instance(tmp_path):
+    job = made_job(tracks=({"use": ("cuda", "cpu")},))
+    runs = {"cpu/reference": calm(instance="p5.4xlarge")}
+    (found,) = ledger_of(tmp_path, job, runs, filled=["cpu"]).tracks
+
+    assert not found.time.known
+    assert "measured on a processor" in found.time.source
+
+
+def test_an_emulation_is_no_device_whatever_its_track_is_called(tmp_path):
+    job = made_job(tracks=({"use": ("neuron",), "instance": "trn2.48xlarge"},))
+    runs = {"neuron/reference": calm("neuron", instance="trn2.48xlarge", emulates="trn2.48xlarge, LNC 2")}
+    (found,) = ledger_of(tmp_path, job, runs, filled=["neuron"]).tracks
+
+    assert not found.time.known
+    assert "says of itself that it emulates" in found.time.source
 
 
 @pytest.mark.parametrize(

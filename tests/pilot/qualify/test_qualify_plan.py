@@ -320,3 +320,21 @@ def test_wrong_names_are_refused_with_the_nearest():
         examined("llama-3.1-8b", instance="trn2.48xlrge")
     with pytest.raises(TrackError, match="did you mean 'trn2'"):
         examined("llama-3.1-8b", track="trn3")
+
+
+@pytest.mark.parametrize(
+    ("track", "instance"), [("trn2", "p5.48xlarge"), ("cuda", "trn2.48xlarge"), ("cpu", "trn2.48xlarge")]
+)
+def test_an_instance_that_suits_no_track_that_is_asked_about_is_refused(track, instance):
+    with pytest.raises(TrackError, match=f"--instance: required an instance for track {track}"):
+        examined("llama-3.1-8b", track=track, instance=instance)
+
+
+@pytest.mark.parametrize("plan", [{"tensor": 128}, {"tensor": 64}, {"pipeline": 64}])
+def test_a_plan_that_is_too_wide_is_offered_a_narrower_one(plan):
+    found = examined("llama-3.1-8b", lambda job: replaced(job, parallel=plan), track="trn2")
+
+    (place,) = found.places
+    assert place.verdict is Verdict.DOES_NOT_FIT
+    assert place.change is not None
+    assert any(one.startswith("parallel.") for one in place.change.settings)

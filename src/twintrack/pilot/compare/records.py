@@ -95,7 +95,7 @@ class SliceRow:
     first: Quantity
     second: Quantity
     difference: Quantity
-    """``(b − a) / max(|a|, |b|)``: above 0 the second run is worse."""
+    """``(b − a) / a``: above 0 the second run is worse, by that share of the first one's loss."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -64,14 +64,15 @@ def _row(name: str, tokens: Quantity, first: Quantity, second: Quantity, step: i
     value = 0.0
     if first.known and second.known:
         value = _relative(float(first.require()), float(second.require()))
-    formula = f"(b − a) / max(|a|, |b|) of the evaluation losses, {name}"
+    formula = f"(b − a) / a of the evaluation losses, {name}"
     difference = Quantity.derived(value, "", formula, [first, second], conditions=f"step {step}")
     return SliceRow(name, tokens, first, second, difference)
 
 
 def _relative(a: float, b: float) -> float:
-    largest = max(abs(a), abs(b))
-    return (b - a) / largest if largest else 0.0
+    """How much worse ``b`` is than ``a``, as a share of ``a``; of 0 the larger one stands in as the base."""
+    base = abs(a) or abs(b)
+    return (b - a) / base if base else 0.0
 
 
 def _between(

@@ -78,7 +78,11 @@ def slice_table(comparison: RunComparison, slices: SliceComparison) -> Table:
         Column("tokens", numeric=True),
         Column(comparison.first.label, numeric=True),
         Column(comparison.second.label, numeric=True),
-        Column("difference", numeric=True, note="(b − a) / max(|a|, |b|): above 0 the second run is worse"),
+        Column(
+            "difference",
+            numeric=True,
+            note="(b − a) / a: above 0 the second run is worse, by that share of the first one's loss",
+        ),
     )
     title = f"Evaluation loss after step {slices.step}, the worst slice first"
     return Table(title, columns, rows, note="A difference above 0: the second run is worse.")

@@ -94,8 +94,9 @@ def _sentence(outcome: Outcome, reasons: Sequence[Reason]) -> str:
     found = [reason for reason in reasons if reason.holds is wanted]
     order = sorted(found, key=lambda reason: reason.rule != "cost") if outcome is Outcome.UNDECIDED else found
     more = f" And {len(found) - 1} more." if found[1:] else ""
-    text = textwrap.shorten(order[0].text, _LONGEST, placeholder=" …")
-    return f"{outcome.capitalize()}: {order[0].rule}: {text.rstrip('.')}.{more}"
+    text = textwrap.shorten(order[0].text, _LONGEST, placeholder=" …").rstrip(".")
+    state = "is broken" if outcome is Outcome.REFUSED else "is not known"
+    return f"{outcome.capitalize()}: '{order[0].rule}' {state}: {text}.{more}"
 
 
 _LONGEST = 200

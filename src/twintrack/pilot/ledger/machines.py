@@ -118,16 +118,20 @@ def _devices(chip: Chip, chips: int, slot: TrackSlot) -> tuple[int, str]:
 def own_time_problem(track: str, machine: Machine, events: Sequence[AnyEvent]) -> str:
     """Why the run's seconds are not those of the machine that is priced; empty where they are.
 
-    A run that was imported is taken to have been made where it says. A machine that the catalogue does not know, with
-    no accelerator to be wrong about, is the word of the job.
+    A run that was imported is taken to have been made where it says, unless it says that it is an emulation or ran on
+    a processor. A machine that the catalogue does not know, with no accelerator to be wrong about, is the job's word.
     """
+    told, name = _environment(events), machine.name
     if track == "trn2":
         return EMULATED
-    if machine.chip is None or "instance" in _environment(events):
+    if "emulates" in told:
+        return f"the run is on track {track}, and says of itself that it emulates {told['emulates']}"
+    if machine.chip is None:
         return ""
-    name = machine.name
     if track == "cpu":
-        return f"the seconds were measured on a processor, not on {name}"
+        return f"the seconds were measured on a processor, not on the {machine.chip.title} of {name}"
+    if "instance" in told:
+        return ""
     trainium = machine.chip.name.startswith("trainium")
     if trainium != (track == "neuron"):
         return f"track {track} does not run on the {machine.chip.title} of {name}"

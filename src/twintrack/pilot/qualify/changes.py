@@ -5,7 +5,7 @@ come earlier in this list:
 
 1. ``checkpoint.asynchronous = false``: the same results; training waits while a checkpoint is written.
 2. ``batch.micro`` lower with ``batch.accumulation`` higher: the same rows per step, the same mean, other rounding.
-3. ``parallel.tensor``, then ``parallel.pipeline`` higher: more devices.
+3. other ``parallel.tensor`` and ``parallel.pipeline``, fewest devices first.
 4. recomputation of every decoder layer: the same results, more work; the training step has no key for it.
 5. ``lora.rank`` lower: another adapter, so another result.
 """
@@ -75,15 +75,16 @@ def _with_micro(micro: int, accumulation: int) -> Callable[[Need], Need]:
 
 
 def _plan(need: Need) -> Iterator[_Option]:
-    """Possible plans with more devices, fewest devices first, the higher tensor degree of two as large."""
-    now = need.plan
-    tensors = [now.tensor, *(2**power for power in range(7) if 2**power > now.tensor)]
-    pipelines = [
-        now.pipeline,
-        *(d for d in range(now.pipeline + 1, need.shape.layers + 1) if need.shape.layers % d == 0),
-    ]
+    """Other possible plans, fewest devices first, the higher tensor degree of two as large."""
+    now, layers = need.plan, need.shape.layers
+    tensors = sorted({now.tensor, *(2**power for power in range(7))})
+    pipelines = sorted(
+        {now.pipeline, *(d for d in range(1, min(layers, _MOST_DEVICES) + 1) if layers % d == 0)}
+    )
     degrees = itertools.product(tensors, pipelines)
     for tensor, pipeline in sorted(degrees, key=lambda one: (one[0] * one[1], -one[0])):
+        if tensor * pipeline * now.data > _MOST_DEVICES:
+            continue
         plan = Parallel(data=now.data, tensor=tensor, pipeline=pipeline)
         same = (tensor, pipeline) == (now.tensor, now.pipeline)
         if same or plan.devices > _MOST_DEVICES or not check_plan(need.shape, plan, need.length).possible:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
@@ -124,6 +124,7 @@ def places_of(
     ]
     if track is not None:
         slots = [one for one in slots if one[2] == track] or [(-1, _slot(track), track)]
+    _check_instance(catalogue, [name for _, _, name in slots], instance)
     return tuple(
         place
         for index, slot, name in slots
@@ -159,6 +160,18 @@ def _places(
     chosen = instance if _takes(catalogue, track, instance) else slot.instance
     for machine, device in _devices(catalogue, slot, track, chosen):
         yield _place(job, need, plan, judge, index, slot, track, machine, device)
+
+
+def _check_instance(catalogue: Catalogue, tracks: Sequence[str], instance: str | None) -> None:
+    """An instance of the command line must be of the kind of some track that is asked about."""
+    if instance is None or any(_takes(catalogue, track, instance) for track in tracks):
+        return
+    raise TrackError(
+        f"an instance for track {' or '.join(dict.fromkeys(tracks))}",
+        found=f"{instance}, which has {catalogue.instance(instance).chip} chips",
+        where="--instance",
+        remedy="name an instance of the track's kind, or another --track; 'twintrack hardware list' shows them",
+    )
 
 
 def _takes(catalogue: Catalogue, track: str, instance: str | None) -> bool:
