@@ -22,6 +22,8 @@ from twintrack.pilot.qualify.plan import check_plan
 
 __all__ = ["smallest_change"]
 
+_MOST_STAGES = 1024
+"""The most that a job may ask for (``parallel.pipeline``)."""
 _MOST_DEVICES = 4096
 
 
@@ -79,7 +81,7 @@ def _plan(need: Need) -> Iterator[_Option]:
     now, layers = need.plan, need.shape.layers
     tensors = sorted({now.tensor, *(2**power for power in range(7))})
     pipelines = sorted(
-        {now.pipeline, *(d for d in range(1, min(layers, _MOST_DEVICES) + 1) if layers % d == 0)}
+        {now.pipeline, *(d for d in range(1, min(layers, _MOST_STAGES) + 1) if layers % d == 0)}
     )
     degrees = itertools.product(tensors, pipelines)
     for tensor, pipeline in sorted(degrees, key=lambda one: (one[0] * one[1], -one[0])):

@@ -9,7 +9,7 @@ from typing import Any
 from twintrack.hardware import Catalogue
 from twintrack.job.digest import job_digest
 from twintrack.job.records import Job
-from twintrack.pilot.qualify.architecture import ModelShape, find_config, find_tokenizer, shape_of
+from twintrack.pilot.qualify.architecture import find_config, find_tokenizer, shape_of
 from twintrack.pilot.qualify.host import checkpoint_sizes
 from twintrack.pilot.qualify.parameters import count_parameters
 from twintrack.pilot.qualify.places import Judge, compare_devices, need_of, places_of
@@ -44,7 +44,8 @@ def qualify(
         graph: also count programs and captured operators, which takes most of the time.
 
     Raises:
-        ModelError: if the configuration is missing or of another architecture, or a LoRA target names nothing.
+        ModelError: if the configuration is missing or of another architecture, a LoRA target names nothing, or the
+            job's rows or answers are longer than the model knows positions.
         CatalogueError: if the instance is unknown.
         TrackError: if the instance has none of the track's devices.
         DataError: if data that are there are wrong.
@@ -52,6 +53,7 @@ def qualify(
     """
     del fs  # everything is read by functions of training that know this machine's disk alone
     config, source = find_config(job.model, base)
+    check_positions(job, config)
     shape = shape_of(config, source)
     basis = _basis(job, source)
     parameters = replace(count_parameters(shape, job.lora, basis[0]), published=published_parameters(shape))
@@ -70,9 +72,16 @@ def qualify(
         places=places,
         comparisons=comparisons,
         checkpoints=checkpoint_sizes(need, parameters, job.checkpoint.keep),
-        remarks=tuple(_remarks(job, shape)),
+        remarks=tuple(_remarks(job)),
     )
     return _with_graph(found, job, base, config) if graph else found
+
+
+def check_positions(job: Job, config: Any) -> None:
+    """As the pilot would refuse it: rows and answers must lie within the model's positions."""
+    from twintrack.training.model import check_fits
+
+    check_fits(job, config)
 
 
 def _basis(job: Job, source: str) -> tuple[Quantity, Quantity]:
@@ -94,7 +103,7 @@ def _with_graph(found: Qualification, job: Job, base: Path, config: Any) -> Qual
     return replace(found, shapes=shapes, work=work, operators=operator_support(work.operators))
 
 
-def _remarks(job: Job, shape: ModelShape) -> list[str]:
+def _remarks(job: Job) -> list[str]:
     """Assumptions, and what is not counted."""
     plan = job.parallel
     remarks = [
@@ -103,10 +112,6 @@ def _remarks(job: Job, shape: ModelShape) -> list[str]:
     ]
     if job.data.padding == "longest":
         remarks.append("rows are taken to be data.sequence_length long; shorter micro-batches need less")
-    if job.data.sequence_length > shape.positions:
-        remarks.append(
-            f"data.sequence_length {job.data.sequence_length:,} is more than the model's {shape.positions:,} positions"
-        )
     if plan.devices > 1:
         remarks.append(
             f"the tracks of this version execute one device: the plan of {plan.devices} is what such a run would need,"
