@@ -117,4 +117,4 @@ def test_the_job_stops_at_steps_that_prove_something():
     assert all(step < job.stop.steps for step in stops.values())
     assert stops["kill"] % every != 0
     assert stops["kill-in-write"] % every == 0
-    assert [slot.use for slot in job.tracks] == [("cuda", "cpu"), ("trn2",)]
+    assert [slot.use for slot in job.tracks] == [("cuda", "cpu"), ("neuron", "trn2")]

@@ -255,6 +255,7 @@ def test_sequences_and_answers_must_fit_the_model():
 def test_loading_leaves_the_settings_of_transformers_as_they_were(folder, capfd):
     from transformers.utils import logging
 
+    logging.enable_progress_bar()  # another test of this process may have had it off
     level = logging.get_verbosity()
     load(folder.parent)
     assert logging.get_verbosity() == level
