@@ -338,3 +338,24 @@ def test_a_log_beyond_the_bound_is_refused_before_it_is_read(tmp_path):
 
     with pytest.raises(EventError, match="268435457 bytes"):
         read_log(tmp_path / "x.csv", Large())
+
+
+def test_an_interval_is_told_only_where_the_log_keeps_it_else_the_missing_steps_are_named(tmp_path):
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+    skipped = bring(tmp_path / "a", csv_log(_without(1, 3, 4, 5, 6)))
+    every_second = bring(tmp_path / "b", csv_log(_without(1, 3, 5)))
+
+    assert [one.text for one in skipped.imported.defects] == ["step 1 is not in the log"]
+    assert [one.text for one in every_second.imported.defects] == [
+        "the log has every 2nd step: 3 steps between are not in it"
+    ]
+
+
+@pytest.mark.parametrize("loss", ["NaN", "1e400"])
+def test_a_log_whose_losses_are_all_not_finite_is_told_so_and_not_to_name_its_columns(tmp_path, loss):
+    with pytest.raises(EventError) as refused:
+        bring(tmp_path, "".join(f'{{"step": {step}, "loss": {loss}}}\n' for step in (1, 2)))
+
+    assert "its losses were read and are not finite" in refused.value.remedy
+    assert "--columns" not in refused.value.remedy

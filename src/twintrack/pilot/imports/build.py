@@ -50,9 +50,9 @@ def build_events(log: Log, file: LogFile, target: Target) -> list[AnyEvent]:
     if not walk.events:
         raise EventError(
             "a log with a training loss or an evaluation of at least one step",
-            found=f"none in {log.lines} lines read as {log.format}" + _first(log.defects),
+            found=f"none in {log.lines} lines read as {log.format}" + _first([*log.defects, *walk.defects]),
             where=file.name,
-            remedy="name the columns with --columns, or the format with --format",
+            remedy=_remedy(walk.defects),
         )
     if walk.reached >= target.steps:
         walk.events.append(RunDone(leg=walk.leg, step=walk.reached, reason="steps"))
@@ -75,6 +75,13 @@ def build_events(log: Log, file: LogFile, target: Target) -> list[AnyEvent]:
 def _first(defects: Sequence[Defect]) -> str:
     bad = next((one for one in defects if one.spoils), None)
     return "" if bad is None else f"; line {bad.line}: {bad.text}"
+
+
+def _remedy(defects: Sequence[Defect]) -> str:
+    """Losses were found but are not finite, or none were found at all."""
+    if any(one.what == "not_finite" and "loss is" in one.text for one in defects):
+        return "its losses were read and are not finite: name a log with at least one step whose loss is a number"
+    return "name the columns with --columns, or the format with --format"
 
 
 def _start(leg: int, log: Log, file: LogFile, target: Target) -> LegStarted:
@@ -129,10 +136,11 @@ class _Walk:
     def holes(self) -> list[Defect]:
         """Steps that the log lacks up to the last that it speaks of; a log with every n-th step is told of once."""
         every = self._usual
-        if self.log.averaged or every == 1:
+        if self.log.averaged or not _regular(sorted(self._steps), every):
             return holes(self._steps, self._covered, self.reached, self._line)
         between = sum(min(every, after - before) - 1 for before, after in pairwise([0, *sorted(self._steps)]))
-        text = f"the log has every {every}th step: {between} steps between are not in it"
+        lacking = f"{between} step between is" if between == 1 else f"{between} steps between are"
+        text = f"the log has every {_ordinal(every)} step: {lacking} not in it"
         told = Defect(line=min(self._steps.values()), step=1, what="hole", text=text)
         return [told, *holes(self._steps, dict.fromkeys(self._steps, every), self.reached, self._line)]
 
@@ -239,3 +247,18 @@ def _usual_gap(steps: Sequence[int]) -> int:
         after - before for before, after in zip([0, *steps], steps, strict=False) if after > before
     )
     return min(gaps, key=lambda gap: (-gaps[gap], gap)) if gaps else 1
+
+
+def _regular(steps: Sequence[int], every: int) -> bool:
+    """Whether a log has every n-th step: two such distances at least, and no other but what whole ones make up."""
+    gaps = [after - before for before, after in pairwise(steps)]
+    return every > 1 and gaps.count(every) >= 2 and all(gap % every == 0 for gap in gaps)
+
+
+def _ordinal(number: int) -> str:
+    """
+    >>> [_ordinal(one) for one in (2, 3, 11, 21, 50)]
+    ['2nd', '3rd', '11th', '21st', '50th']
+    """
+    teens = number % 100 in (11, 12, 13)
+    return f"{number}{'th' if teens else {1: 'st', 2: 'nd', 3: 'rd'}.get(number % 10, 'th')}"
