@@ -8,7 +8,7 @@ import math
 import pytest
 from imported import bring, csv_log, defects_of, events_of, json_lines, steps_of
 
-from twintrack.errors import EventError
+from twintrack.errors import EventError, TrackError
 from twintrack.events import EvaluationDone, Imported, LegStarted, MemoryPeak, RunDone, StepDone
 from twintrack.pilot.imports.text import LARGEST_BYTES, read_log
 from twintrack.pilot.summary import read_summary
@@ -359,3 +359,8 @@ def test_a_log_whose_losses_are_all_not_finite_is_told_so_and_not_to_name_its_co
 
     assert "its losses were read and are not finite" in refused.value.remedy
     assert "--columns" not in refused.value.remedy
+
+
+def test_a_track_that_the_job_does_not_name_is_to_be_named_before_the_pilot_is_run(tmp_path):
+    with pytest.raises(TrackError, match="before the pilot is run"):
+        bring(tmp_path, csv_log(WHOLE), track="tpu")

@@ -120,7 +120,7 @@ def _check(request: ImportRequest, run: TrackRun, job: Job, pilot: PilotFile | N
             f"a track that the job names: {', '.join(named)}",
             found=request.track,
             where=job.name,
-            remedy=f'name it in the job, such as: [[tracks]] use = ["{request.track}"]',
+            remedy=f'name it in a place of the job before the pilot is run: use = ["{request.track}", ...]',
         )
     _refuse_existing(run, fs)
 
