@@ -85,7 +85,7 @@ def test_a_track_that_the_job_does_not_name_is_refused_with_what_to_write(tmp_pa
     path.write_text(job_file(tmp_path).path.read_text().replace('use = ["neuron", "trn2"]', 'use = ["trn2"]'))
     from twintrack.job.load import load_job
 
-    with pytest.raises(TrackError, match='use = \\["neuron"\\]'):
+    with pytest.raises(TrackError, match=r'use = \["neuron", \.\.\.\]'):
         bring(tmp_path, LOG, track="neuron", job=load_job(path))
 
 
