@@ -38,6 +38,17 @@ _DERIVED = ".rotary_emb.inv_freq"
 anew."""
 _PASSING = frozenset({"_name_or_path", "transformers_version", "dtype", "torch_dtype", "use_cache"})
 """Configuration that says nothing about the function a model computes."""
+_SIZES = (
+    "vocab_size",
+    "hidden_size",
+    "intermediate_size",
+    "num_hidden_layers",
+    "num_attention_heads",
+    "num_key_value_heads",
+    "head_dim",
+    "max_position_embeddings",
+)
+"""Configuration that must be positive; the library has a default for what is not there."""
 
 
 def read_config(folder: Path) -> LlamaConfig:
@@ -71,12 +82,26 @@ def read_config(folder: Path) -> LlamaConfig:
             where=str(path),
             remedy="choose the model's unquantised form",
         )
+    _check_sizes(values, path)
     try:
         return LlamaConfig.from_dict(values)
     except Exception as error:  # the library validates with many kinds of error
         raise ModelError(
             "a valid Llama configuration", found=str(error)[:200], where=str(path), remedy="mend config.json"
         ) from error
+
+
+def _check_sizes(values: Mapping[str, Any], path: Path) -> None:
+    """Before the library divides by them."""
+    for key in _SIZES:
+        value = values.get(key)
+        if value is not None and (type(value) is not int or value < 1):
+            raise ModelError(
+                f"a whole number from 1 for {key}",
+                found=repr(value)[:80],
+                where=str(path),
+                remedy="mend config.json",
+            )
 
 
 def weight_files(folder: Path) -> tuple[Path, ...]:
