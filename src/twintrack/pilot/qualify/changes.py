@@ -5,7 +5,8 @@ come earlier in this list:
 
 1. ``checkpoint.asynchronous = false``: the same results; training waits while a checkpoint is written.
 2. ``batch.micro`` lower with ``batch.accumulation`` higher: the same rows per step, the same mean, other rounding.
-3. other ``parallel.tensor`` and ``parallel.pipeline``, fewest devices first.
+3. other ``parallel.tensor`` and ``parallel.pipeline``, higher or lower, nearest first: by how often the two degrees are
+   doubled or halved, then by devices.
 4. recomputation of every decoder layer: the same results, more work; the training step has no key for it.
 5. ``lora.rank`` lower: another adapter, so another result.
 """
@@ -13,6 +14,7 @@ come earlier in this list:
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
@@ -77,14 +79,20 @@ def _with_micro(micro: int, accumulation: int) -> Callable[[Need], Need]:
 
 
 def _plan(need: Need) -> Iterator[_Option]:
-    """Other possible plans, fewest devices first, the higher tensor degree of two as large."""
+    """Other possible plans, higher or lower, nearest first; of two as near the fewer devices, then the higher tensor
+    degree."""
     now, layers = need.plan, need.shape.layers
     tensors = sorted({now.tensor, *(2**power for power in range(7))})
     pipelines = sorted(
         {now.pipeline, *(d for d in range(1, min(layers, _MOST_STAGES) + 1) if layers % d == 0)}
     )
-    degrees = itertools.product(tensors, pipelines)
-    for tensor, pipeline in sorted(degrees, key=lambda one: (one[0] * one[1], -one[0])):
+
+    def distance(one: tuple[int, int]) -> tuple[float, int, int]:
+        tensor, pipeline = one
+        doublings = abs(math.log2(tensor / now.tensor)) + abs(math.log2(pipeline / now.pipeline))
+        return round(doublings, 9), tensor * pipeline, -tensor
+
+    for tensor, pipeline in sorted(itertools.product(tensors, pipelines), key=distance):
         if tensor * pipeline * now.data > _MOST_DEVICES:
             continue
         plan = Parallel(data=now.data, tensor=tensor, pipeline=pipeline)
