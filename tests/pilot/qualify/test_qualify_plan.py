@@ -21,6 +21,8 @@ from twintrack.pilot.qualify.changes import smallest_change
 from twintrack.pilot.qualify.memory import Need, device_memory, moments, peak_bytes
 from twintrack.pilot.qualify.parameters import targets_of
 from twintrack.pilot.qualify.plan import check_plan, shard_of
+from twintrack.pilot.qualify.spread import spread_of
+from twintrack.pilot.qualify.tables import verdict_lines
 from twintrack.quantity import Error, Provenance, Quantity
 from twintrack.storage import LocalFileSystem
 
@@ -347,3 +349,48 @@ def test_a_plan_that_is_too_wide_is_offered_the_nearest_narrower_one(plan, setti
     assert place.verdict is Verdict.DOES_NOT_FIT
     assert place.change is not None
     assert place.change.settings == settings
+
+
+def test_the_sentence_and_the_change_say_how_many_instances_and_where_a_tensor_group_crosses_them():
+    """trn1.32xlarge has 16 chips of two cores: 64 x 2 = 128 devices are four, and no group of 64 fits into 32."""
+    plan = {"tensor": 64, "pipeline": 2}
+
+    (place,) = examined(
+        "llama-3.1-70b", lambda job: replaced(job, parallel=plan), track="trn2", instance="trn1.32xlarge"
+    ).places
+
+    assert (place.instances, place.tensor_crosses) == (4, True)
+    assert place.sentence.endswith(
+        "; 128 devices on 4 instances, where a tensor group of 64 does not fit into one instance of 32:"
+        " its collectives cross EFA"
+    )
+
+
+def test_a_change_says_the_instances_that_it_takes():
+    found = examined("llama-3.1-8b", track="trn2")
+
+    lines = [line for _, line in verdict_lines(found)]
+    assert lines[1].endswith("GiB too much; 4 devices on 1 instance")
+    assert lines[2].endswith("parallel.tensor = 8: 18.3 GiB; 8 devices on 1 instance")
+
+
+@pytest.mark.parametrize(
+    ("plan", "per_instance", "instances", "crosses"),
+    [
+        (Parallel(), 64, 1, False),
+        (Parallel(tensor=8, data=3), 16, 2, False),
+        (Parallel(tensor=6, pipeline=2), 8, 2, False),  # two groups of 6 do not share 8
+        (Parallel(tensor=16), 8, 2, True),
+    ],
+)
+def test_a_tensor_group_stays_in_one_instance_where_it_fits(plan, per_instance, instances, crosses):
+    spread = spread_of(plan, per_instance, efa=True)
+
+    assert spread is not None
+    assert (spread.instances, spread.crosses, "EFA" in spread.text) == (instances, crosses, crosses)
+
+
+def test_one_device_is_singular():
+    found = examined("llama-3.1-8b", lambda job: replaced(job, parallel={}), track="cpu")
+
+    assert next(iter(verdict_lines(found)))[1].endswith("= 1 device")

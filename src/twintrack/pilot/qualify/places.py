@@ -24,6 +24,7 @@ from twintrack.pilot.qualify.records import (
     PlanReport,
     Verdict,
 )
+from twintrack.pilot.qualify.spread import Spread, spread_of
 from twintrack.quantity import Error, Quantity, combine
 
 __all__ = ["Judge", "compare_devices", "need_of", "places_of", "sentence_of", "spare_of"]
@@ -245,7 +246,7 @@ def _place(
         host = _host(need, machine, device, judge)
         if host is not None and host.verdict is Verdict.DOES_NOT_FIT and verdict is not Verdict.UNKNOWN:
             verdict = Verdict.DOES_NOT_FIT
-    change = None
+    change, spread = None, _spread(need, machine, device)
     if verdict in (Verdict.DOES_NOT_FIT, Verdict.TOO_CLOSE) and device.capacity.known:
         change = _change(need, machine, device, judge)
     return Place(
@@ -255,13 +256,15 @@ def _place(
         compute=job.compute_of(slot),
         device=device.text,
         verdict=verdict,
-        sentence=sentence_of(plan, memory, device.capacity, verdict, host),
+        sentence=sentence_of(plan, memory, device.capacity, verdict, host)
+        + (f"; {spread.text}" if spread else ""),
         memory=memory,
         recomputed=recomputed,
         capacity=device.capacity,
         spare=spare,
         host=host,
-        instances=-(-plan.devices // device.per_instance) if device.per_instance else None,
+        instances=spread.instances if spread else None,
+        tensor_crosses=spread.crosses if spread else None,
         change=change,
     )
 
@@ -274,7 +277,15 @@ def _change(need: Need, machine: Instance | None, device: _Device, judge: Judge)
         return host is None or host.verdict is not Verdict.DOES_NOT_FIT
 
     found = smallest_change(need, fits)
-    return Change(found[0], judge.memory(found[1]).peak.total) if found else None
+    if found is None:
+        return None
+    settings, changed = found
+    return Change(settings, judge.memory(changed).peak.total, _spread(changed, machine, device))
+
+
+def _spread(need: Need, machine: Instance | None, device: _Device) -> Spread | None:
+    efa = machine is not None and machine.efa_gbps.known
+    return spread_of(need.plan, device.per_instance, efa=efa)
 
 
 def _host(need: Need, machine: Instance | None, device: _Device, judge: Judge) -> HostMemory | None:

@@ -8,6 +8,7 @@ from typing import Literal
 
 from twintrack.pilot.qualify.architecture import ModelShape
 from twintrack.pilot.qualify.shapes_records import ModelWork, OperatorAnswer, Shapes
+from twintrack.pilot.qualify.spread import Spread
 from twintrack.quantity import Quantity
 
 __all__ = [
@@ -166,6 +167,8 @@ class Change:
     """Keys and values to set, such as ``batch.micro = 1``; what is no key of a job says so."""
     peak: Quantity
     """Bytes on the device that needs most, with the change."""
+    spread: Spread | None = None
+    """The changed plan on instances; ``None`` where no instance is named."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,7 +210,9 @@ class Place:
     spare: Quantity
     host: HostMemory | None
     instances: int | None
-    """Instances that the plan needs; ``None`` where no instance is named."""
+    """Instances that the plan takes; ``None`` where no instance is named."""
+    tensor_crosses: bool | None
+    """Whether a tensor group does not fit into one instance; ``None`` where no instance is named."""
     change: Change | None
     """Only where it does not fit; ``None`` there: nothing in the search makes it fit."""
 

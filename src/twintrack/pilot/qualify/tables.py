@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from twintrack.pilot.qualify.published import PublishedCheck
 from twintrack.pilot.qualify.records import DeviceMemory, Place, Qualification, Verdict
+from twintrack.pilot.qualify.spread import count_of
 from twintrack.quantity import Quantity
 from twintrack.report.records import Cell, Column, Status, Table, Tone
 
@@ -46,7 +47,7 @@ def verdict_lines(found: Qualification) -> Iterator[tuple[Tone, str]]:
     """The job and its plan; one line a place, and under it the smallest change that would make it fit."""
     plan = found.plan
     product = f"data {plan.data} x tensor {plan.tensor} x pipeline {plan.pipeline}"
-    yield "plain", f"{found.job}: {found.model}, {product} = {plan.devices} device(s)"
+    yield "plain", f"{found.job}: {found.model}, {product} = {count_of(plan.devices, 'device')}"
     for place in found.places:
         where = f"{place.track} ({place.instance or place.device}, {place.compute})"
         yield _TONES[place.verdict], f"{where} {place.sentence}"
@@ -56,7 +57,8 @@ def verdict_lines(found: Qualification) -> Iterator[tuple[Tone, str]]:
             yield "plain", "  nothing that was tried makes it fit: rank, micro-batch, recomputation, plan"
             continue
         peak = place.change.peak.require() / _GIB
-        yield "plain", f"  it would with {', and '.join(place.change.settings)}: {peak:,.1f} GiB"
+        spread = f"; {place.change.spread.text}" if place.change.spread else ""
+        yield "plain", f"  it would with {', and '.join(place.change.settings)}: {peak:,.1f} GiB{spread}"
         if place.recomputed is not None and not any("recomputation" in one for one in place.change.settings):
             peak, highest = (
                 place.recomputed.peak.total.require() / _GIB,
