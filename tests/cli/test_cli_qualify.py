@@ -75,6 +75,31 @@ def test_json_holds_the_verdict_every_formula_and_the_programs(job, capsys):
     assert {one["key"] for one in found["published"]} >= {"neuron-884-llama-3-70b"}
 
 
+def test_what_is_done_is_shown_while_it_is_done(job, capsys, monkeypatch):
+    shown: list[str] = []
+    monkeypatch.setattr("rich.status.Status.update", lambda _, text: shown.append(text))
+
+    code = run(group, ["qualify", str(job), "--track", "cpu", "--json"])
+
+    assert code == 0
+    assert json.loads(capsys.readouterr().out)["job"] == "small"
+    assert shown == [
+        "small: reading the model's configuration",
+        "small: holding its memory against the devices",
+        "small: counting programs and operators of the training step",
+    ]
+
+
+def test_counts_are_whole_and_names_of_memory_are_explained(job, capsys):
+    run(group, ["qualify", str(job), "--track", "trn2"])
+
+    text = " ".join(capsys.readouterr().out.split())
+    assert "all 3 program D" in text
+    assert "device(s)" not in text
+    assert "LoRA: the adapters in the compute type" in text
+    assert "master weights: the same adapters in float32" in text
+
+
 def test_published_needs_no_job(capsys):
     code = run(group, ["qualify", "--published"])
 

@@ -61,6 +61,8 @@ def command(
 
 
 def _qualify(path: Path, track: str | None, instance: str | None) -> Qualification:
+    from rich.console import Console
+
     from twintrack.job.load import load_job
 
     loaded = load_job(path)  # first: what is wrong with a job is said at once
@@ -68,9 +70,17 @@ def _qualify(path: Path, track: str | None, instance: str | None) -> Qualificati
     from twintrack.pilot.qualify import qualify
     from twintrack.storage import LocalFileSystem
 
-    return qualify(
-        loaded.job, loaded.base, load_catalogue(), LocalFileSystem(), track=track, instance=instance
-    )
+    # On standard error, so that what is piped stays clean; rich shows nothing where that is no terminal.
+    with Console(stderr=True).status(f"qualifying {loaded.job.name}") as status:
+        return qualify(
+            loaded.job,
+            loaded.base,
+            load_catalogue(),
+            LocalFileSystem(),
+            track=track,
+            instance=instance,
+            progress=lambda doing: status.update(f"{loaded.job.name}: {doing}"),
+        )
 
 
 def _json(found: Qualification | None, published: bool) -> str:

@@ -57,3 +57,24 @@ def test_a_model_of_more_layers_than_a_job_may_have_stages_is_searched(tmp_path)
     (place,) = found.places
     assert place.verdict == "does not fit"
     assert all("8192" not in text for text in (place.change.settings if place.change else ()))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (["--track", "trn3"], "did you mean 'trn2'"),
+        (["--instance", "trn2.48xlrge"], "trn2.48xlarge"),
+        (["--track", "trn2", "--instance", "p5.48xlarge"], "--instance: required an instance for track trn2"),
+    ],
+)
+def test_wrong_names_are_refused_before_pytorch_is_loaded(arguments, text):
+    code = (
+        "import sys; from twintrack.cli.group import group, run;"
+        f"done = run(group, ['qualify', {str(EXAMPLE / 'job.toml')!r}, *{arguments!r}]);"
+        "assert 'torch' not in sys.modules and 'transformers' not in sys.modules; sys.exit(done)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+
+    assert done.returncode == 2, done.stderr
+    assert text in done.stderr
+    assert len(done.stderr.splitlines()) == 1

@@ -27,7 +27,7 @@ from twintrack.pilot.qualify.records import (
 from twintrack.pilot.qualify.spread import Spread, spread_of
 from twintrack.quantity import Error, Quantity, combine
 
-__all__ = ["Judge", "compare_devices", "need_of", "places_of", "sentence_of", "spare_of"]
+__all__ = ["Judge", "check_names", "compare_devices", "need_of", "places_of", "sentence_of", "spare_of"]
 
 _BYTES = {"bf16": 2, "fp32": 4}
 _EAGER = frozenset({"trn2", "neuron"})
@@ -120,17 +120,33 @@ def places_of(
         CatalogueError: if an instance is unknown.
         TrackError: if an instance does not go with a track.
     """
-    slots: list[tuple[int, TrackSlot, str]] = [
-        (index, slot, name) for index, slot in enumerate(job.tracks) for name in slot.use
-    ]
-    if track is not None:
-        slots = [one for one in slots if one[2] == track] or [(-1, _slot(track), track)]
-    _check_instance(catalogue, [name for _, _, name in slots], instance)
     return tuple(
         place
-        for index, slot, name in slots
+        for index, slot, name in _slots(job, track)
         for place in _places(job, catalogue, shape, plan, judge, index, slot, name, instance)
     )
+
+
+def check_names(job: Job, catalogue: Catalogue, track: str | None, instance: str | None) -> None:
+    """Refuse wrong names of tracks and instances, from job and catalogue alone.
+
+    Raises:
+        CatalogueError: if an instance is unknown.
+        TrackError: if a track is unknown, or an instance does not go with a track.
+    """
+    slots = _slots(job, track)
+    _check_instance(catalogue, [name for _, _, name in slots], instance)
+    for _, slot, name in slots:
+        for _ in _devices(catalogue, slot, name, _chosen(catalogue, slot, name, instance)):
+            pass
+
+
+def _slots(job: Job, track: str | None) -> list[tuple[int, TrackSlot, str]]:
+    """The tracks asked about: index of the place, its settings, name of the track."""
+    slots = [(index, slot, str(name)) for index, slot in enumerate(job.tracks) for name in slot.use]
+    if track is None:
+        return slots
+    return [one for one in slots if one[2] == track] or [(-1, _slot(track), track)]
 
 
 def _slot(track: str) -> TrackSlot:
@@ -158,9 +174,13 @@ def _places(
     instance: str | None,
 ) -> Iterator[Place]:
     need = need_of(job, slot, track, shape)
-    chosen = instance if _takes(catalogue, track, instance) else slot.instance
-    for machine, device in _devices(catalogue, slot, track, chosen):
+    for machine, device in _devices(catalogue, slot, track, _chosen(catalogue, slot, track, instance)):
         yield _place(job, need, plan, judge, index, slot, track, machine, device)
+
+
+def _chosen(catalogue: Catalogue, slot: TrackSlot, track: str, instance: str | None) -> str | None:
+    """The instance of the command line for the tracks of its kind, else the job's."""
+    return instance if _takes(catalogue, track, instance) else slot.instance
 
 
 def _check_instance(catalogue: Catalogue, tracks: Sequence[str], instance: str | None) -> None:

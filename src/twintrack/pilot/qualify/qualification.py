@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from twintrack.job.records import Job
 from twintrack.pilot.qualify.architecture import find_config, find_tokenizer, shape_of
 from twintrack.pilot.qualify.host import checkpoint_sizes
 from twintrack.pilot.qualify.parameters import count_parameters
-from twintrack.pilot.qualify.places import Judge, compare_devices, need_of, places_of
+from twintrack.pilot.qualify.places import Judge, check_names, compare_devices, need_of, places_of
 from twintrack.pilot.qualify.plan import check_plan
 from twintrack.pilot.qualify.published import check_published, estimate_error, published_parameters
 from twintrack.pilot.qualify.records import Qualification
@@ -20,6 +21,10 @@ from twintrack.quantity import Provenance, Quantity
 from twintrack.storage import FileSystem
 
 __all__ = ["qualify"]
+
+
+def _silent(_: str) -> None:
+    """Nobody watches."""
 
 
 def qualify(
@@ -31,6 +36,7 @@ def qualify(
     track: str | None = None,
     instance: str | None = None,
     graph: bool = True,
+    progress: Callable[[str], None] = _silent,
 ) -> Qualification:
     """What a job needs, and whether it fits its tracks; no weight is read.
 
@@ -42,6 +48,7 @@ def qualify(
         track: only this track, whether the job lists it or not.
         instance: used instead of the one that the job names, for tracks of its kind.
         graph: also count programs and captured operators, which takes most of the time.
+        progress: told what is done next.
 
     Raises:
         ModelError: if the configuration is missing or of another architecture, a LoRA target names nothing, or the
@@ -52,12 +59,15 @@ def qualify(
         StorageError: if a file cannot be read.
     """
     del fs  # everything is read by functions of training that know this machine's disk alone
+    check_names(job, catalogue, track, instance)  # first: all that follows loads PyTorch, which takes seconds
+    progress("reading the model's configuration")
     config, source = find_config(job.model, base)
     check_positions(job, config)
     shape = shape_of(config, source)
     basis = _basis(job, source)
     parameters = replace(count_parameters(shape, job.lora, basis[0]), published=published_parameters(shape))
     plan = check_plan(shape, job.parallel, job.data.sequence_length)
+    progress("holding its memory against the devices")
     judge = Judge(basis, estimate_error(check_published()))
     need = need_of(job, job.tracks[0], job.tracks[0].use[0], shape)
     places = places_of(job, catalogue, shape, plan, judge, track=track, instance=instance)
@@ -74,7 +84,10 @@ def qualify(
         checkpoints=checkpoint_sizes(need, parameters, job.checkpoint.keep),
         remarks=tuple(_remarks(job)),
     )
-    return _with_graph(found, job, base, config) if graph else found
+    if not graph:
+        return found
+    progress("counting programs and operators of the training step")
+    return _with_graph(found, job, base, config)
 
 
 def check_positions(job: Job, config: Any) -> None:

@@ -9,7 +9,7 @@ and that of its longest row with ``"longest"``. The rows are those that training
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -178,7 +178,7 @@ def _shapes(
         sequence_length=job.data.sequence_length,
         functions=functions,
         apart=_apart(job, evaluation, prompts, why),
-        programs=total("sum over functions", _UNIT, [one.programs for one in functions]),
+        programs=_all_programs(functions),
         limit=RecompilePolicy().limit,
         filled=Quantity.unknown("", unseen)
         if seen is None
@@ -188,6 +188,12 @@ def _shapes(
         else _counted(seen.positions / seen.batches, "token", "positions over training micro-batches"),
         steps=job.stop.steps if seen is None else seen.steps,
     )
+
+
+def _all_programs(functions: Sequence[FunctionShapes]) -> Quantity:
+    """Their sum, a whole number as they are."""
+    found = total("sum over functions", _UNIT, [one.programs for one in functions])
+    return found if found.value is None else replace(found, value=int(found.value))
 
 
 def _counted(value: float, unit: str, what: str) -> Quantity:

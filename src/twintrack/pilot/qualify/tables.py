@@ -109,7 +109,18 @@ def _memory(places: Sequence[Place]) -> Iterator[Table]:
         "memory of the device that needs most, and of one host",
         columns,
         tuple(rows),
-        note="if recomputed: with every decoder layer computed again, which the training step has no key for",
+        note=_memory_note(kinds),
+    )
+
+
+def _memory_note(kinds: Sequence[str]) -> str:
+    """What the rows' names do not say."""
+    note = "if recomputed: with every decoder layer computed again, which the training step has no key for"
+    if "LoRA" not in kinds:
+        return note
+    return (
+        "LoRA: the adapters in the compute type, those in use and as they were made; master weights: the same adapters"
+        f" in float32, which the optimizer updates. {note[0].upper()}{note[1:]}"
     )
 
 
