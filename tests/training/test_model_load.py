@@ -140,6 +140,8 @@ def test_configurations_that_cannot_serve(folder, tmp_path):
     change_config(folder, quantization_config={"quant_method": "awq"})
     refused(folder, "unquantised weights, found quantisation 'awq'")
     change_config(folder, quantization_config=None, hidden_size="wide")
+    refused(folder, r"a whole number from 1 for hidden_size, found 'wide'")
+    change_config(folder, hidden_size=64, rms_norm_eps="small")
     refused(folder, "a valid Llama configuration")
     (folder / "config.json").write_text("{")
     refused(folder, "a JSON file")
