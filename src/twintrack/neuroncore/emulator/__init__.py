@@ -1,0 +1,1 @@
+"""The values that instructions compute; knows nothing of time."""

@@ -1,0 +1,1 @@
+"""Instructions as records: operators, engines, legality, the stream of a kernel run."""

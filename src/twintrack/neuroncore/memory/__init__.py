@@ -1,0 +1,1 @@
+"""What a NeuronCore remembers: element types, buffers, views onto them, capacity."""
