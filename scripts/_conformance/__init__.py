@@ -1,0 +1,1 @@
+"""Parts of ``scripts/conformance.py``: public test suites run on the emulator and judged."""
