@@ -16,6 +16,7 @@ Every error tells four things: what was required, what was found, where, and wha
     │   ├── EventError             a record of events that cannot be read
     │   ├── CompareError           runs that are not of the same job, data and weights
     │   ├── DossierError           a capacity request with empty fields
+    │   ├── KernelError            an NKI kernel asks for what the NeuronCore cannot do, or forgets something
     │   └── CompileError           a graph that the software Trainium2 cannot take
     │       ├── UnsupportedOperator    operator and model line are named
     │       └── RecompileLimit         too many programs for one function
@@ -42,6 +43,7 @@ __all__ = [
     "Interrupted",
     "InvalidProgram",
     "JobError",
+    "KernelError",
     "ModelError",
     "RecompileLimit",
     "RunFailed",
@@ -132,6 +134,13 @@ class CompareError(UserError):
 
 class DossierError(UserError):
     """A capacity request lacks required fields; all are named."""
+
+
+class KernelError(UserError, AssertionError):
+    """An NKI kernel broke a rule of the NeuronCore, or one of ours; raised at the kernel author's line.
+
+    An ``AssertionError`` too, because that is what the vendor's simulator documents for violated constraints.
+    """
 
 
 class CompileError(UserError):

@@ -1,1 +1,24 @@
-"""NKI, the Neuron Kernel Interface, in software: the names that a kernel imports. It computes no values of its own."""
+"""The names that an NKI kernel imports, over a NeuronCore in software.
+
+``install()`` lets ``import nki`` find this package; ``jit`` and ``simulate`` run kernels. Functions of ``isa`` become
+instructions of the running core, functions of ``language`` are made of them; nothing here computes a value.
+"""
+
+from __future__ import annotations
+
+from twintrack.nki import collectives, isa, language, typing
+from twintrack.nki.installing import install, installed, uninstall
+from twintrack.nki.kernel import Kernel, jit, simulate
+
+__all__ = [
+    "Kernel",
+    "collectives",
+    "install",
+    "installed",
+    "isa",
+    "jit",
+    "language",
+    "simulate",
+    "typing",
+    "uninstall",
+]

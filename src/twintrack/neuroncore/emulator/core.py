@@ -1,0 +1,295 @@
+"""One NeuronCore: takes instructions one after the other, checks them, carries them out, keeps what is asked for.
+
+``issue`` is the only way in. Values are computed by the handlers in ``ops``, which reach memory through ``access``;
+without values an instruction is checked and what it writes counts as written.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from enum import StrEnum
+from types import CodeType, FrameType
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from twintrack.errors import KernelError
+from twintrack.neuroncore.emulator import access
+from twintrack.neuroncore.emulator.ops import HANDLERS
+from twintrack.neuroncore.isa.instruction import Instruction, Register
+from twintrack.neuroncore.isa.legality import LEGALITY
+from twintrack.neuroncore.memory.buffer import Buffer, MemoryRegion
+from twintrack.neuroncore.memory.dtypes import DType
+from twintrack.neuroncore.memory.generation import PARTITIONS, Generation
+from twintrack.neuroncore.memory.storage import Storage
+from twintrack.neuroncore.memory.view import View
+
+if TYPE_CHECKING:
+    from twintrack.neuroncore.emulator.machine import Machine
+
+__all__ = ["Checks", "Core"]
+
+Array = npt.NDArray[Any]
+Observer = Callable[["Core", Instruction], None]
+_MOST_REMEMBERED = 8192
+
+
+class Checks(StrEnum):
+    """How much is checked."""
+
+    OFF = "off"
+    """Shapes only where an instruction needs them; for benchmarks."""
+    FAST = "fast"
+    """Everything but the search for accesses that nothing orders."""
+    ALL = "all"
+    """Everything."""
+
+
+class Core:
+    """One NeuronCore during one run of a kernel.
+
+    Args:
+        generation: whose rules and sizes hold.
+        values: whether values are computed; without them only shapes are known.
+        checks: how much is checked.
+        precise: whether narrow floats are rounded (``NKI_PRECISE_FP``).
+        inside: prefixes of module names that are not the kernel author's code.
+        sink: is given every instruction after it was carried out, as by ``isa.stream``.
+        observers: see every instruction before it is carried out, as the search for hazards does.
+        trip_counts: iterations of loops whose bound is not known without values, by ``file:line``; ``""`` for all.
+        program: index of this core in the grid, for ``program_id``.
+    """
+
+    def __init__(
+        self,
+        generation: Generation,
+        *,
+        values: bool = True,
+        checks: Checks = Checks.FAST,
+        precise: bool = True,
+        inside: tuple[str, ...] = ("twintrack.neuroncore", "twintrack.nki"),
+        sink: Callable[[Instruction], None] | None = None,
+        observers: Sequence[Observer] = (),
+        trip_counts: Mapping[str, int] | None = None,
+        program: int = 0,
+    ) -> None:
+        self.generation = generation
+        self.values = values
+        self.checks = checks
+        self.checked = checks is not Checks.OFF
+        self.precise = precise
+        self.sink = sink
+        self.observers = tuple(observers)
+        self.trip_counts = trip_counts or {}
+        self.program = program
+        self.loops: list[int] = []
+        """Iteration of every NKI loop that is running, the outermost first."""
+        self.buffers: list[Buffer] = []
+        """Every buffer made on this core, in order."""
+        self.placed: list[Storage] = []
+        """Those that the author placed by address."""
+        self.state: dict[str, Any] = {}
+        """What engines hold between instructions: accumulators, random states; by name, for the handlers."""
+        self.count = 0
+        """Instructions issued."""
+        self.ndim = 0
+        """Axes of the launch grid."""
+        self.machine: Machine | None = None
+        """The launch that it belongs to, with the other cores."""
+        self._inside = inside
+        self._ours: dict[CodeType, bool] = {}
+        self._legal: set[Any] = set()
+        self._registers = 0
+
+    # what the kernel makes
+
+    def allocate(
+        self,
+        shape: tuple[int, ...],
+        dtype: DType,
+        region: MemoryRegion,
+        *,
+        name: str = "",
+        address: tuple[int, int] | None = None,
+    ) -> Storage:
+        """A new buffer, nothing written to it.
+
+        Args:
+            shape: positive sizes; dimension 0 is partitions on chip.
+            dtype: of its elements.
+            region: where.
+            name: the author's.
+            address: ``(partition, byte in the partition)`` where the author places it.
+
+        Raises:
+            KernelError: if one tile is larger than the memory's partition, or the address is outside.
+        """
+        frame = self.author()
+        buffer = Buffer(
+            len(self.buffers), region, dtype, shape, name, frame.f_code, frame.f_lineno, address, "tile"
+        )
+        if buffer.on_chip and self.checked:
+            self._check_room(buffer)
+        if self.machine is not None and self.machine.shares(region):
+            storage = self.machine.shared(self, shape, dtype, lambda: self._empty(buffer))
+        else:
+            storage = self._empty(buffer)
+        self.buffers.append(storage.buffer)
+        if address is not None:
+            self.placed.append(storage)
+        return storage
+
+    def _empty(self, buffer: Buffer) -> Storage:
+        return Storage.empty(buffer, values=self.values, precise=self.precise)
+
+    def adopt(
+        self,
+        values: Array | None,
+        shape: tuple[int, ...],
+        dtype: DType,
+        region: MemoryRegion,
+        name: str,
+        origin: str,
+    ) -> Storage:
+        """A buffer over an argument's or a constant's own memory; everything counts as written.
+
+        Args:
+            values: C-contiguous, of ``dtype.stored``; ``None`` where values are not computed.
+        """
+        buffer = Buffer(len(self.buffers), region, dtype, shape, name, None, 0, None, origin)
+        self.buffers.append(buffer)
+        if values is None or not self.values:
+            storage = Storage.empty(buffer, values=False, precise=self.precise)
+            storage.written.mark_all()
+            return storage
+        return Storage.of(buffer, values, precise=self.precise)
+
+    def register(self, value: int | None) -> Register:
+        """A new register of the sequencers."""
+        self._registers += 1
+        frame = self.author()
+        return Register(self._registers - 1, value, f"{frame.f_code.co_filename}:{frame.f_lineno}")
+
+    def _check_room(self, buffer: Buffer) -> None:
+        room = (
+            self.generation.sbuf_partition_bytes
+            if buffer.region is MemoryRegion.sbuf
+            else self.generation.psum_partition_bytes
+        )
+        place = buffer.region.value.upper()
+        if buffer.shape[0] > PARTITIONS:
+            raise KernelError(
+                f"at most {PARTITIONS} partitions (dimension 0) for a tile in {place}",
+                found=f"{buffer.shape[0]} in {buffer!r}",
+                where=buffer.line,
+                remedy="split it into tiles of 128 partitions, or make another dimension the first",
+            )
+        start, byte = buffer.address or (0, 0)
+        if byte + buffer.partition_bytes > room:
+            raise KernelError(
+                f"at most {room} bytes per partition for a tile in {place} of {self.generation.chip}",
+                found=f"{byte + buffer.partition_bytes} bytes in {buffer!r}",
+                where=buffer.line,
+                remedy="split it into smaller tiles",
+            )
+        if start < 0 or byte < 0 or start + buffer.shape[0] > PARTITIONS:
+            raise KernelError(
+                f"an address within {PARTITIONS} partitions",
+                found=f"partitions {start} to {start + buffer.shape[0] - 1}, byte {byte} for {buffer!r}",
+                where=buffer.line,
+                remedy="choose an address at which the tile fits",
+            )
+
+    # what the kernel does
+
+    def author(self) -> FrameType:
+        """The innermost frame of the kernel author's code."""
+        frame: FrameType | None = sys._getframe(1)
+        ours = self._ours
+        outermost = frame
+        while frame is not None:
+            code = frame.f_code
+            inside = ours.get(code)
+            if inside is None:
+                inside = str(frame.f_globals.get("__name__", "")).startswith(self._inside)
+                ours[code] = inside
+            if not inside:
+                return frame
+            outermost = frame
+            frame = frame.f_back
+        assert outermost is not None  # noqa: S101 - a call always has a frame
+        return outermost
+
+    def issue(self, ins: Instruction) -> Instruction:
+        """Check an instruction and carry it out.
+
+        Raises:
+            KernelError: if it breaks a rule, reads what was never written, or leaves a buffer.
+        """
+        ins.number = self.count
+        self.count += 1
+        frame = self.author()
+        ins.code = frame.f_code
+        ins.lineno = frame.f_lineno
+        if self.loops:
+            ins.loop = tuple(self.loops)
+        if self.checked:
+            self._check(ins)
+        for views in (ins.outs, ins.ins):
+            for view in views:
+                if view is not None:
+                    buffer = view.storage.buffer
+                    if buffer.first_use < 0:
+                        buffer.first_use = ins.number
+                    buffer.last_use = ins.number
+        for observer in self.observers:
+            observer(self, ins)
+        if self.values:
+            HANDLERS[ins.opcode](self, ins)
+        else:
+            access.touch(self, ins)
+        if self.sink is not None:
+            self.sink(ins)
+        return ins
+
+    def _check(self, ins: Instruction) -> None:
+        key = (
+            ins.opcode,
+            ins.engine,
+            *[None if view is None else view._signature or view.signature for view in ins.outs],
+            *[None if view is None else view._signature or view.signature for view in ins.ins],
+            *ins.attributes.values(),
+        )
+        legal = self._legal
+        if key in legal:
+            return
+        LEGALITY[ins.opcode](ins, self.generation)
+        if len(legal) >= _MOST_REMEMBERED:
+            legal.clear()
+        legal.add(key)
+
+    # what handlers use
+
+    def read(self, ins: Instruction, view: View) -> Array:
+        """An operand's elements as they are held, in the view's shape; see ``access.read``."""
+        if view.dynamic is None:
+            storage = view.storage
+            written = storage.written
+            if self.checked and not written.whole:
+                access.require_written(ins, view)
+            return view.array()
+        return access.read_dynamic(self, ins, view)
+
+    def read32(self, ins: Instruction, view: View) -> npt.NDArray[np.float32]:
+        """An operand's elements as float32."""
+        return access.single(self.read(ins, view), view.dtype)
+
+    def write(self, ins: Instruction, view: View, values: Array) -> None:
+        """Round results to the destination's type and write them; see ``access.write``."""
+        access.write(self, ins, view, values)
+
+    def wrote(self, view: View) -> None:
+        """An operand was written in place, through ``view.array()``."""
+        access.wrote(self, view)

@@ -1,0 +1,44 @@
+"""What each instruction refuses: one function per opcode, in a file per family.
+
+``LEGALITY[opcode](instruction, generation)`` returns nothing, or raises ``KernelError`` naming what was required, what
+was found, in which operand and at which line. Rules look at regions, types, shapes and attributes only, never at
+values, so that an instruction of known shapes is judged once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+
+from twintrack.neuroncore.isa.instruction import Instruction
+from twintrack.neuroncore.isa.legality import (
+    control,
+    elementwise,
+    gather,
+    movement,
+    random,
+    reduction,
+    scalar,
+    selection,
+    tensor,
+)
+from twintrack.neuroncore.memory.generation import Generation
+
+__all__ = ["LEGALITY", "Rule"]
+
+Rule = Callable[[Instruction, Generation], None]
+
+LEGALITY: Mapping[str, Rule] = MappingProxyType(
+    {
+        **movement.RULES,
+        **tensor.RULES,
+        **elementwise.RULES,
+        **scalar.RULES,
+        **reduction.RULES,
+        **selection.RULES,
+        **gather.RULES,
+        **random.RULES,
+        **control.RULES,
+    }
+)
+"""By opcode."""

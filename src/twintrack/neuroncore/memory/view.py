@@ -1,0 +1,128 @@
+"""A view of a buffer: shape, strides and offset in elements of the view's type, with a dynamic part where there is one.
+
+``offset + sum(index[d] * strides[d])`` is the element in the flat buffer; on chip the stride of dimension 0 is the
+length of a partition's row. A dynamic part adds ``index * stride`` to the offset when the view is read or written: one
+index for all (scalar), or one per row of dimension 0 (vector).
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from twintrack.neuroncore.memory.dtypes import DType
+from twintrack.neuroncore.memory.storage import Storage
+from twintrack.neuroncore.memory.written import Pattern, pattern_of
+
+__all__ = ["Dynamic", "View"]
+
+Array = npt.NDArray[Any]
+
+
+class Dynamic(NamedTuple):
+    """An offset that is known only when the instruction runs."""
+
+    kind: str
+    """``scalar``: one index; ``vector``: one per row of dimension 0; ``tensor``: NeuronCore-v4's tensor indirection."""
+    index: Any
+    """A view of the indices, or a register."""
+    stride: int
+    """Elements that one step of the index moves."""
+    limit: int
+    """The index must be below this."""
+    dim: int
+    """Dimension of the buffer that the index counts in."""
+
+
+class View:
+    """Where an instruction reads or writes. Immutable.
+
+    Args:
+        storage: the elements.
+        dtype: as which they are seen.
+        shape: elements per dimension.
+        strides: in elements of ``dtype``.
+        offset: first element.
+        dynamic: what is added to the offset at run time.
+    """
+
+    __slots__ = ("_signature", "dtype", "dynamic", "offset", "shape", "storage", "strides")
+
+    def __init__(
+        self,
+        storage: Storage,
+        dtype: DType,
+        shape: tuple[int, ...],
+        strides: tuple[int, ...],
+        offset: int,
+        dynamic: Dynamic | None = None,
+    ) -> None:
+        self.storage = storage
+        self.dtype = dtype
+        self.shape = shape
+        self.strides = strides
+        self.offset = offset
+        self.dynamic = dynamic
+        self._signature: tuple[Any, ...] | None = None
+
+    @property
+    def start_partition(self) -> int:
+        """First partition of an on-chip view."""
+        buffer = self.storage.buffer
+        row = buffer.row * buffer.dtype.bytes
+        return buffer.start_partition + (self.offset * self.dtype.bytes // row if row else 0)
+
+    @property
+    def free_size(self) -> int:
+        """Elements per partition (per row of dimension 0)."""
+        size = 1
+        for count in self.shape[1:]:
+            size *= count
+        return size
+
+    @property
+    def signature(self) -> tuple[Any, ...]:
+        """What decides whether an instruction may use it: region, type, shape, first partition, kind of indirection."""
+        found = self._signature
+        if found is None:
+            buffer = self.storage.buffer
+            start = self.start_partition if buffer.on_chip else 0
+            kind = self.dynamic.kind if self.dynamic is not None else ""
+            found = (buffer.region, self.dtype, self.shape, self.strides, start, kind)
+            self._signature = found
+        return found
+
+    def array(self) -> Array:
+        """The elements as they are held, in the view's shape; writing to it writes to the buffer.
+
+        Only for a view without a dynamic part, of a buffer with values.
+        """
+        storage = self.storage
+        kind = storage.kind(self.dtype)
+        size = kind.itemsize
+        return np.ndarray(
+            self.shape,
+            kind,
+            storage.data,
+            self.offset * size,
+            tuple([stride * size for stride in self.strides]),
+        )
+
+    def pattern(self) -> Pattern:
+        """Bytes that it covers, without the dynamic part."""
+        return pattern_of(self.shape, self.strides, self.offset, self.dtype.bytes)
+
+    def covers_buffer(self) -> bool:
+        """Whether it is plainly the whole buffer."""
+        buffer = self.storage.buffer
+        return self.dtype is buffer.dtype and self.shape == buffer.shape and self.strides == buffer.strides
+
+    def describe(self) -> str:
+        """As messages name it: the range and its buffer."""
+        buffer = self.storage.buffer
+        if self.covers_buffer():
+            return repr(buffer)
+        pairs = ", ".join(f"[{step}, {count}]" for step, count in zip(self.strides, self.shape, strict=True))
+        return f"elements {self.offset} + [{pairs}] of {buffer!r}"

@@ -1,0 +1,154 @@
+"""Which bytes of a buffer were written.
+
+A mask with one entry per *grain*: the largest run of bytes to which every partial write so far was aligned. Tiled
+kernels write in long rows, so a mask is small (one entry per row of a tile) and cheap; a write that is not aligned
+refines it. A block is always wholly written or wholly not, so the mask is exact.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import gcd
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["Pattern", "Written", "pattern_of"]
+
+Pattern = tuple[int, tuple[tuple[int, int], ...], int]
+"""Start in bytes, ``(stride in bytes, count)`` of the outer dimensions, and bytes of the contiguous run inside."""
+
+
+def pattern_of(shape: Sequence[int], strides: Sequence[int], offset: int, itemsize: int) -> Pattern:
+    """Bytes that a view covers.
+
+    Args:
+        shape: elements per dimension.
+        strides: in elements; 0 repeats and covers nothing more.
+        offset: first element.
+        itemsize: bytes of an element.
+    """
+    run = itemsize
+    outer: list[tuple[int, int]] = []
+    if itemsize and len(shape) == 2 and strides[1] == 1:  # the common tile, without sorting
+        run *= shape[1]
+        if shape[0] > 1:
+            step = strides[0] * itemsize
+            if step == run:
+                run *= shape[0]
+            elif step:
+                outer.append((step, shape[0]))
+        return offset * itemsize, tuple(outer), run
+    for step, count in sorted(zip(strides, shape, strict=True)):
+        if count == 1 or step == 0:
+            continue
+        if step * itemsize == run and not outer:
+            run *= count
+        else:
+            outer.append((step * itemsize, count))
+    return offset * itemsize, tuple(reversed(outer)), run
+
+
+class Written:
+    """What was written of ``size`` bytes.
+
+    Args:
+        size: bytes of the buffer.
+        everything: whether all of it counts as written from the start, as arguments do.
+    """
+
+    __slots__ = ("_grain", "_mask", "nothing", "size", "whole")
+
+    def __init__(self, size: int, *, everything: bool = False) -> None:
+        self.size = size
+        self.whole = everything
+        """All of it."""
+        self.nothing = not everything
+        """None of it."""
+        self._mask: npt.NDArray[np.bool_] | None = None
+        self._grain = size
+
+    def mark_all(self) -> None:
+        """All of it was written."""
+        self.whole, self.nothing, self._mask = True, False, None
+
+    def mark(self, pattern: Pattern) -> None:
+        """These bytes were written."""
+        if self.whole:
+            return
+        start, outer, run = pattern
+        if run == self.size:
+            self.mark_all()
+            return
+        self._mask_at(pattern)[...] = True
+        self.nothing = False
+
+    def clear(self, pattern: Pattern | None = None) -> None:
+        """These bytes, or all, count as never written."""
+        if pattern is None or pattern[2] == self.size:
+            self.whole, self.nothing, self._mask = False, True, None
+        elif not self.nothing:
+            self._mask_at(pattern)[...] = False  # a mask made here is all true where all was written
+            self.whole = False
+
+    def covers(self, pattern: Pattern) -> bool:
+        """Whether every one of these bytes was written."""
+        if self.whole or self.nothing:
+            return self.whole
+        mask = self._mask
+        if mask is not None and mask.all():
+            self.mark_all()
+            return True
+        return bool(self._mask_at(pattern).all())
+
+    def touches(self, pattern: Pattern) -> bool:
+        """Whether any of these bytes was written."""
+        if self.whole or self.nothing:
+            return self.whole
+        return bool(self._mask_at(pattern).any())
+
+    def first_missing(self, pattern: Pattern) -> int:
+        """Byte of the buffer, the first of these that was never written; -1 where all were."""
+        if self.whole:
+            return -1
+        if self.nothing:
+            return pattern[0]
+        found = np.argwhere(~self._mask_at(pattern))
+        if not len(found):
+            return -1
+        start, outer, _ = pattern
+        steps = [step for step, _ in outer]
+        return start + sum(int(i) * step for i, step in zip(found[0], [*steps, self._grain], strict=True))
+
+    @property
+    def missing_bytes(self) -> int:
+        """Bytes that were never written."""
+        if self.whole:
+            return 0
+        return self.size if self._mask is None else int((~self._mask).sum()) * self._grain
+
+    def first_missing_anywhere(self) -> int:
+        """First byte never written; -1 where all were."""
+        if self.whole:
+            return -1
+        return (
+            0
+            if self._mask is None
+            else int(np.argmin(self._mask)) * self._grain
+            if self.missing_bytes
+            else -1
+        )
+
+    def _mask_at(self, pattern: Pattern) -> npt.NDArray[np.bool_]:
+        start, outer, run = pattern
+        grain = gcd(self._grain, start, run, *(step for step, _ in outer))
+        mask = self._mask
+        if mask is None:
+            mask = np.full(self.size // grain, self.whole, np.bool_)
+            self._mask, self._grain = mask, grain
+        elif grain != self._grain:
+            mask = np.repeat(mask, self._grain // grain)
+            self._mask, self._grain = mask, grain
+        shape = (*(count for _, count in outer), run // grain)
+        strides = (*(step // grain for step, _ in outer), 1)
+        return np.ndarray(shape, np.bool_, mask, start // grain, strides)

@@ -1,0 +1,5 @@
+"""``nki.collectives``: exchanges between ranks."""
+
+from __future__ import annotations
+
+__all__: list[str] = []

@@ -1,0 +1,132 @@
+"""``tensor[...]``: NumPy's basic indexing over a view, with the rules of on-chip memory.
+
+Integers select, slices with a positive step slice, ``...`` fills in, ``nl.ds(start, size)`` is a slice by its length.
+On chip the partition dimension is never dropped and a view has at least two dimensions; in HBM at least one.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from twintrack.errors import KernelError
+from twintrack.neuroncore.isa.instruction import Register
+from twintrack.neuroncore.memory.view import View
+
+__all__ = ["DynamicSlice", "index"]
+
+
+class DynamicSlice(NamedTuple):
+    """``nl.ds(start, size)``: ``size`` elements from ``start``."""
+
+    start: int
+    size: int
+
+
+def index(tensor: View, key: Any) -> tuple[tuple[int, ...], tuple[int, ...], int]:
+    """Shape, strides and offset of ``tensor[key]``.
+
+    Raises:
+        KernelError: if an index leaves the tensor, a slice is empty or its step not positive, or the key is of
+            another kind.
+    """
+    keys = key if type(key) is tuple else (key,)
+    sizes, steps = tensor.shape, tensor.strides
+    rank = len(sizes)
+    if len(keys) < rank or Ellipsis in keys:
+        keys = _filled(tensor, keys, rank)
+    elif len(keys) > rank:
+        raise _wrong(tensor, f"at most {rank} indices", f"{len(keys)}")
+    offset = tensor.offset
+    shape: list[int] = []
+    strides: list[int] = []
+    on_chip = tensor.storage.buffer.on_chip
+    for dim, one in enumerate(keys):
+        size, step = sizes[dim], steps[dim]
+        if type(one) is slice:
+            if one.start is None and one.stop is None and one.step is None:
+                shape.append(size)
+                strides.append(step)
+                continue
+            start, count, by = _slice(tensor, dim, one, size)
+            offset += start * step
+            shape.append(count)
+            strides.append(step * by)
+        elif type(one) is DynamicSlice:
+            start, count, _ = _slice(tensor, dim, slice(one.start, one.start + one.size), size)
+            offset += start * step
+            shape.append(count)
+            strides.append(step)
+        else:
+            offset += _integer(tensor, dim, one, size) * step
+            if on_chip and dim == 0:
+                shape.append(1)
+                strides.append(step)
+    least = 2 if on_chip else 1
+    while len(shape) < least:
+        shape.append(1)
+        strides.append(1)
+    if (
+        tensor.dynamic is not None
+        and tensor.dynamic.kind == "vector"
+        and (shape[0], strides[0]) != (sizes[0], steps[0])
+    ):
+        raise _wrong(tensor, "the gathered dimension whole", "an index into it")
+    return tuple(shape), tuple(strides), offset
+
+
+def _filled(tensor: View, keys: tuple[Any, ...], rank: int) -> tuple[Any, ...]:
+    at = [position for position, one in enumerate(keys) if one is Ellipsis]
+    if len(at) > 1:
+        raise _wrong(tensor, "one ... in an index", f"{len(at)}")
+    named = len(keys) - len(at)
+    if named > rank:
+        raise _wrong(tensor, f"at most {rank} indices", f"{named}")
+    fill = (slice(None),) * (rank - named)
+    return keys[: at[0]] + fill + keys[at[0] + 1 :] if at else keys + fill
+
+
+def _slice(tensor: View, dim: int, one: slice, size: int) -> tuple[int, int, int]:
+    by = 1 if one.step is None else _whole(tensor, one.step)
+    start = 0 if one.start is None else _whole(tensor, one.start)
+    stop = size if one.stop is None else _whole(tensor, one.stop)
+    start = start + size if start < 0 else start
+    stop = stop + size if stop < 0 else stop
+    if by < 1 or not 0 <= start < stop or stop > size:
+        raise _wrong(
+            tensor,
+            f"a slice inside the {size} elements of dimension {dim}",
+            f"{start}:{stop}" + (f":{by}" if by != 1 else ""),
+        )
+    return start, -(-(stop - start) // by), by
+
+
+def _integer(tensor: View, dim: int, one: Any, size: int) -> int:
+    at = _whole(tensor, one)
+    found = at + size if at < 0 else at
+    if not 0 <= found < size:
+        raise _wrong(tensor, f"an index inside the {size} elements of dimension {dim}", f"{at}")
+    return found
+
+
+def _whole(tensor: View, value: Any) -> int:
+    if isinstance(value, Register):
+        raise _wrong(
+            tensor,
+            "a number known when the kernel is traced as an index",
+            f"register {value.number}",
+            "use select(dim, register) or ap(scalar_offset=register)",
+        )
+    try:
+        return int(value.__index__())
+    except AttributeError:
+        raise _wrong(
+            tensor, "an integer, a slice, ... or nl.ds as an index", f"{type(value).__name__}"
+        ) from None
+
+
+def _wrong(
+    tensor: View, required: str, found: str, remedy: str = "index inside the tensor's shape"
+) -> KernelError:
+    from twintrack.nki.tensor import tensor_error
+
+    return tensor_error(tensor, required, f"{found} (shape {list(tensor.shape)})", remedy)
