@@ -80,7 +80,7 @@ class Machine:
                 results[number] = program(self.cores[number])
             except _Stopped:
                 pass
-            except BaseException as error:
+            except BaseException as error:  # noqa: BLE001 - raised again in the caller's thread
                 with self._turn:
                     if self._failed is None:
                         self._failed = error

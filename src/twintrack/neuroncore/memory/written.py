@@ -76,8 +76,7 @@ class Written:
         """These bytes were written."""
         if self.whole:
             return
-        start, outer, run = pattern
-        if run == self.size:
+        if pattern[2] == self.size:
             self.mark_all()
             return
         self._mask_at(pattern)[...] = True
