@@ -50,6 +50,7 @@ class Buffer:
         "first_use",
         "last_use",
         "lineno",
+        "made_at",
         "name",
         "number",
         "on_chip",
@@ -91,6 +92,8 @@ class Buffer:
         self.first_use = -1
         """Number of the first instruction that touched it; -1 before."""
         self.last_use = -1
+        self.made_at = ""
+        """``file:line`` of a buffer that was read back from a stream, whose code is not at hand."""
 
     @property
     def partition_bytes(self) -> int:
@@ -110,7 +113,9 @@ class Buffer:
     @property
     def line(self) -> str:
         """``file:line`` where it was made."""
-        return f"{self.code.co_filename}:{self.lineno}" if self.code is not None else f"an {self.origin}"
+        if self.code is not None:
+            return f"{self.code.co_filename}:{self.lineno}"
+        return self.made_at or f"an {self.origin}"
 
     def __repr__(self) -> str:
         """As messages name it."""
