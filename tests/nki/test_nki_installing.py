@@ -329,17 +329,20 @@ def test_it():
 """
 
 
-def _pytest(folder):
-    return subprocess.run(
-        [sys.executable, "-m", "pytest", "-p", "twintrack.nki.pytest_plugin", "-p", "no:cacheprovider", str(folder)],
-        capture_output=True, text=True, check=False, cwd=folder,
-    )  # fmt: skip
+PYTEST = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider"]
 
 
-def test_the_plugin_lets_a_suite_import_the_names_while_it_is_collected(tmp_path):
+def _pytest(folder, *more):
+    command = [*PYTEST, "-p", "twintrack.nki.pytest_plugin", str(folder), *more]
+    return subprocess.run(command, capture_output=True, text=True, check=False, cwd=folder)
+
+
+@pytest.mark.parametrize("more", [(), ("-n", "1")], ids=["alone", "in a worker"])
+def test_the_plugin_lets_a_suite_and_its_conftest_import_the_names_while_they_are_collected(tmp_path, more):
     (tmp_path / "test_suite.py").write_text(SUITE)
+    (tmp_path / "conftest.py").write_text("import nki\nimport twintrack.nki\nassert nki is twintrack.nki\n")
 
-    done = _pytest(tmp_path)
+    done = _pytest(tmp_path, *more)
 
     assert done.returncode == 0, done.stdout + done.stderr
     assert "nki: kernels run on the software NeuronCore" in done.stdout
@@ -355,8 +358,17 @@ def test_the_plugin_refuses_in_one_line_where_a_real_package_is(tmp_path):
     assert "Traceback" not in done.stderr
 
 
+def test_the_plugin_can_be_named_in_a_conftest(tmp_path):
+    (tmp_path / "test_suite.py").write_text(SUITE)
+    (tmp_path / "conftest.py").write_text("pytest_plugins = ['twintrack.nki.pytest_plugin']\n")
+
+    done = subprocess.run([*PYTEST, str(tmp_path)], capture_output=True, text=True, check=False, cwd=tmp_path)
+
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 def test_the_plugin_undoes_itself():
-    from twintrack.nki.pytest_plugin import pytest_configure
+    from twintrack.nki.pytest_plugin import pytest_configure, pytest_load_initial_conftests
 
     class Config:
         cleanups = ()
@@ -366,9 +378,10 @@ def test_the_plugin_undoes_itself():
 
     config = Config()
     before = os.environ.get("NKI_SIMULATOR")
+    pytest_load_initial_conftests(config)
     pytest_configure(config)
     assert is_installed()
-    for cleanup in config.cleanups:
+    for cleanup in reversed(config.cleanups):
         cleanup()
 
     assert not is_installed()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import importlib.util
 import textwrap
+from pathlib import Path
 
 import pytest
 
@@ -34,6 +35,16 @@ def test_every_rule_says_where_it_is_documented():
         assert rule.document.endswith(".rst")
         assert rule.since in rule.source
         assert rule.section in rule.source
+
+
+def test_the_page_lists_the_rules_as_they_are():
+    page = (Path(__file__).resolve().parents[2] / "docs" / "nki-lint.md").read_text(encoding="utf-8")
+    rows = [
+        f"| `{r.name}` | {r.required} | {r.since} | `{r.document.removeprefix('nki/')}`, {r.section} |"
+        for r in RULES.values()
+    ]
+
+    assert [row for row in rows if row.replace("*", "\\*") not in page.splitlines()] == []
 
 
 def test_code_outside_of_kernels_is_pythons_own():

@@ -55,7 +55,7 @@ MODULES: Mapping[str, Target] = MappingProxyType(
         "nki": Target("twintrack.nki"),
         "nki.language": Target("twintrack.nki.language"),
         "nki.isa": Target("twintrack.nki.isa"),
-        "nki.isa.constants": Target("twintrack.nki.isa", shared=False),
+        "nki.isa.constants": Target("twintrack.nki.isa.constants"),
         "nki.collectives": Target("twintrack.nki.collectives"),
         "nki.typing": Target("twintrack.nki.typing"),
         "nki.meta": Target("twintrack.nki.typing", shared=False),
