@@ -1,0 +1,93 @@
+"""The accumulator registers of the Vector Engine: one float32 for each of its 128 lanes, kept between instructions.
+
+They are shared by the instructions that reduce along the way (``nki.isa`` of the AWS Neuron documentation, 2.32:
+``exponential``, ``range_select``, ``select_reduce``, ``tensor_scalar_reduce``, ``tensor_scalar_cumulative``): one
+instruction may reset them, others go on accumulating, a last one writes them out.
+
+Our choice: an instruction of these that runs with ``idle`` leaves them unknown, as documented ("may still be
+modified"), and going on from registers that are unknown is an error of the kernel's author.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from twintrack.neuroncore.isa.instruction import Instruction
+from twintrack.neuroncore.isa.legality.common import broken
+from twintrack.neuroncore.memory.generation import PARTITIONS
+from twintrack.neuroncore.memory.view import View
+
+if TYPE_CHECKING:
+    from twintrack.neuroncore.emulator.core import Core
+
+__all__ = ["forget", "keep", "start"]
+
+Float32 = npt.NDArray[np.float32]
+
+_STATE = "vector accumulators"
+
+
+def start(
+    core: Core, ins: Instruction, lanes: View, command: str, identity: float, loaded: Float32 | None = None
+) -> Float32:
+    """What an accumulating instruction starts from, one number per lane.
+
+    Args:
+        core: whose engine.
+        ins: for messages.
+        lanes: the operand whose partitions are the lanes.
+        command: name of a ``reduce_cmd``: ``reset`` and ``reset_reduce`` start from the identity, ``load_reduce`` from
+            ``loaded``, ``reduce`` from the registers.
+        identity: of the operator that reduces.
+        loaded: one number per lane, or one for all.
+
+    Returns:
+        float32 of shape ``(partitions of lanes,)``, the caller's own.
+
+    Raises:
+        KernelError: if it goes on from registers that nothing has set.
+    """
+    count = lanes.shape[0]
+    if command == "load_reduce":
+        assert loaded is not None  # noqa: S101 - the rules ask for it
+        return np.array(np.broadcast_to(loaded.reshape(-1), (count,)))
+    if command != "reduce":
+        return np.full(count, identity, np.float32)
+    first = lanes.start_partition
+    values, known = _registers(core)
+    if not known[first : first + count].all():
+        lane = first + int(np.argmin(known[first : first + count]))
+        raise broken(
+            ins,
+            "accumulator registers that an earlier instruction has set where reduce_cmd.reduce goes on from them",
+            f"those of partition {lane} never reset, or left unknown by an instruction with reduce_cmd.idle,",
+            "begin with reduce_cmd.reset_reduce",
+            lanes,
+        )
+    return values[first : first + count].copy()
+
+
+def keep(core: Core, lanes: View, values: Float32) -> None:
+    """The registers of these lanes hold these numbers, shape ``(partitions of lanes,)``, until the next instruction."""
+    held, known = _registers(core)
+    first = lanes.start_partition
+    held[first : first + len(values)] = values
+    known[first : first + len(values)] = True
+
+
+def forget(core: Core, lanes: View) -> None:
+    """An instruction with ``idle`` has run on these lanes: what their registers hold is unknown."""
+    if _STATE in core.state:
+        first = lanes.start_partition
+        _registers(core)[1][first : first + lanes.shape[0]] = False
+
+
+def _registers(core: Core) -> tuple[Float32, npt.NDArray[np.bool_]]:
+    found: tuple[Float32, npt.NDArray[np.bool_]] | None = core.state.get(_STATE)
+    if found is None:
+        found = np.zeros(PARTITIONS, np.float32), np.zeros(PARTITIONS, np.bool_)
+        core.state[_STATE] = found
+    return found
