@@ -77,7 +77,14 @@ class Arrays:
         self.values = values
         self.kind = "numpy"
         """Of the arrays that came in: ``numpy``, ``torch`` or ``jax``."""
+        self.given = 0
+        """Tensors that the kernel returned."""
         self._taken: dict[int, Argument] = {}
+
+    @property
+    def modified(self) -> bool:
+        """Whether the kernel wrote to an argument."""
+        return any(one.storage is not None and one.storage.modified for one in self._taken.values())
 
     def take(self, value: Any, name: str) -> Any:
         """An argument: arrays (also inside lists, tuples and dictionaries) as ``Argument``, all else as it is.
@@ -105,7 +112,9 @@ class Arrays:
                 where=name,
                 remedy="pass an array, or run without values",
             )
-        return Argument(None, tuple(value.dims), _dtype(value.dtype, name), name, None)
+        made = Argument(None, tuple(value.dims), _dtype(value.dtype, name), name, None)
+        self._taken[id(made)] = made
+        return made
 
     def _numpy(self, value: Array, name: str) -> Argument:
         known = self._taken.get(id(value))
@@ -166,6 +175,7 @@ class Arrays:
         return returned
 
     def _array(self, tensor: NkiTensor, where: str) -> Any:
+        self.given += 1
         written = tensor.storage.written
         if not written.covers(tensor.pattern()):
             first = written.first_missing(tensor.pattern()) // tensor.storage.buffer.dtype.bytes
