@@ -11,6 +11,7 @@ unless the first is strictly larger, or smaller, in magnitude). NaN counts as tr
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
@@ -151,10 +152,11 @@ def reduce(op: str, x: Array, axis: int | tuple[int, ...], *, keepdims: bool = F
     """
     axes = tuple(sorted(one % x.ndim for one in ((axis,) if isinstance(axis, int) else axis)))
     kept = tuple(one for one in range(x.ndim) if one not in axes)
-    shape = tuple(x.shape[one] for one in kept)
-    flat = np.ascontiguousarray(x.transpose(kept + axes)).reshape((*shape, -1))
-    if flat.shape[-1] == 0:
+    turned = x if kept == tuple(range(len(kept))) else x.transpose(kept + axes)
+    count = math.prod(x.shape[one] for one in axes)
+    if count == 0:
         raise ValueError("a reduction needs at least one element")
+    flat = np.ascontiguousarray(turned).reshape((*turned.shape[: len(kept)], count))
     result = _reduce_last(op, flat)
     return np.expand_dims(result, axes) if keepdims else result
 
