@@ -6,6 +6,7 @@ Signatures are compared with the newest form that is documented; a name that onl
 from __future__ import annotations
 
 import ast
+import builtins
 import importlib
 import inspect
 
@@ -52,6 +53,8 @@ def _value(text: str, module):
         return ast.literal_eval(text)
     except ValueError:
         first, *rest = text.split(".")
+        if not rest and hasattr(builtins, first):
+            return getattr(builtins, first)
         language = importlib.import_module("twintrack.nki.language")
         found = (
             importlib.import_module("twintrack." + _ALIASES[first])
