@@ -83,7 +83,7 @@ def _measure(options: argparse.Namespace) -> int:
         raise UserError(
             "at least one worker, and some time", found=found, where="the command line", remedy="mend it"
         )
-    if not _has_plugin():
+    if not _has(PLUGIN):
         raise UserError(
             f"the module {PLUGIN}", found="none", where="this environment", remedy="install twintrack"
         )
@@ -97,16 +97,18 @@ def _measure(options: argparse.Namespace) -> int:
         tasks = list(_tasks(options, packages, repositories, scratch, console))
         outcomes = _run_all(tasks, scratch, options, console)
         chosen = [*(p.name for p in packages), *(r.suite for r in repositories)]
-        judgements = [judge(suite, (o for o in outcomes if o.suite == suite), excuses) for suite in chosen]
+        judgements = [
+            judge(suite, (o for o in outcomes if o.suite == suite), excuses, _has) for suite in chosen
+        ]
         _print(judgements, versions, options)
         if options.scratch is not None:
             console.print(f"logs: {scratch / 'logs'}", markup=False, highlight=False)
     return 0 if all(judgement.holds for judgement in judgements) else 1
 
 
-def _has_plugin() -> bool:
+def _has(module: str) -> bool:
     try:
-        return importlib.util.find_spec(PLUGIN) is not None
+        return importlib.util.find_spec(module) is not None
     except ModuleNotFoundError:
         return False
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -96,9 +96,19 @@ def _excuse(entry: dict[str, object], where: str, suites: set[str]) -> Excuse:
     return excuse
 
 
-def judge(suite: str, outcomes: Iterable[Outcome], excuses: Iterable[Excuse]) -> Judgement:
-    """Divide a suite's outcomes. An excuse is used by a test that did not pass; one for a test that passes is idle."""
-    own = [excuse for excuse in excuses if excuse.suite == suite]
+def judge(
+    suite: str, outcomes: Iterable[Outcome], excuses: Iterable[Excuse], has_module: Callable[[str], bool]
+) -> Judgement:
+    """Divide a suite's outcomes. An excuse is used by a test that did not pass; one for a test that passes is idle.
+
+    Args:
+        suite: its name.
+        outcomes: of its tests.
+        excuses: of any suites.
+        has_module: whether a module can be imported here; where the package that an excuse speaks of is there,
+            the excuse does not hold.
+    """
+    own = [excuse for excuse in excuses if excuse.suite == suite and not _met(excuse, has_module)]
     passed, failed, excused = [], [], []
     for outcome in outcomes:
         if outcome.result == "passed":
@@ -110,3 +120,9 @@ def judge(suite: str, outcomes: Iterable[Outcome], excuses: Iterable[Excuse]) ->
     used = {excuse for _, excuse in excused}
     unused = tuple(excuse for excuse in own if excuse not in used)
     return Judgement(suite, tuple(passed), tuple(failed), tuple(excused), unused)
+
+
+def _met(excuse: Excuse, has_module: Callable[[str], bool]) -> bool:
+    """Whether the package that is said to be needed is there."""
+    _, _, package = excuse.kind.partition("needs package ")
+    return bool(package) and has_module(package)

@@ -71,6 +71,10 @@ def _excuse(test: str, suite: str = "s"):
     return excuses.Excuse(suite, test, "needs hardware", "because")
 
 
+def _judge(found, listed, modules=()):
+    return excuses.judge("s", found, listed, lambda name: name in modules)
+
+
 def test_a_star_stands_for_any_text_and_brackets_for_themselves():
     assert _excuse("t.py::test_x[*]").covers(_outcome("t.py::test_x[4-8]"))
     assert not _excuse("t.py::test_x[48]").covers(_outcome("t.py::test_x4"))
@@ -81,7 +85,7 @@ def test_a_star_stands_for_any_text_and_brackets_for_themselves():
 def test_what_did_not_pass_is_excused_or_a_failure_and_skipped_counts_alike():
     found = [_outcome("a", "passed"), _outcome("b"), _outcome("c", "skipped"), _outcome("d", "skipped")]
 
-    judged = excuses.judge("s", found, [_excuse("b"), _excuse("c")])
+    judged = _judge(found, [_excuse("b"), _excuse("c")])
 
     assert [o.test for o in judged.passed] == ["a"]
     assert [o.test for o, _ in judged.excused] == ["b", "c"]
@@ -93,15 +97,25 @@ def test_what_did_not_pass_is_excused_or_a_failure_and_skipped_counts_alike():
     "found", [[_outcome("a", "passed")], [_outcome("b", "passed")]], ids=["no such test", "it passes"]
 )
 def test_an_excuse_that_nobody_needs_is_an_error(found):
-    judged = excuses.judge("s", found, [_excuse("b")])
+    judged = _judge(found, [_excuse("b")])
 
     assert [excuse.test for excuse in judged.unused] == ["b"]
     assert not judged.holds
 
 
+def test_a_package_that_is_here_excuses_nothing_and_its_excuse_is_not_idle():
+    needs = excuses.Excuse("s", "b", "needs package zz.y", "because")
+    failing, passing = [_outcome("b")], [_outcome("b", "passed")]
+
+    assert _judge(failing, [needs]).holds
+    assert not _judge(failing, [needs], ["zz.y"]).holds
+    assert _judge(passing, [needs], ["zz.y"]).holds
+    assert not _judge(passing, [needs]).holds
+
+
 def test_a_suite_without_tests_does_not_hold_and_excuses_of_others_do_not_matter():
-    assert not excuses.judge("s", [], []).holds
-    assert excuses.judge("s", [_outcome("a", "passed")], [_excuse("b", suite="other")]).holds
+    assert not _judge([], []).holds
+    assert _judge([_outcome("a", "passed")], [_excuse("b", suite="other")]).holds
 
 
 @pytest.mark.parametrize(
@@ -294,7 +308,7 @@ def test_a_repository_is_exported_at_its_commit_and_never_changed(tmp_path):
 
 def _judgement():
     found = [_outcome("a", "passed"), _outcome("b|c")]
-    return excuses.judge("s", found, [excuses.Excuse("s", "b*", "documented deviation 2", "because")])
+    return _judge(found, [excuses.Excuse("s", "b*", "documented deviation 2", "because")])
 
 
 def test_the_tables_say_what_was_counted(tmp_path):
