@@ -32,6 +32,7 @@ COMMANDS = {
     "import": "bring in a run made elsewhere, from its events, metrics or trainer's log",
     "init": "write a commented job file to start from",
     "job": "show what a job file means, or its JSON Schema",
+    "kernel": "run NKI kernels on a NeuronCore in software, print their instructions, check their source",
     "ledger": "what a run cost, line by line, each with formula, inputs and sources",
     "pilot": "run a job on its tracks under the protocol, and report",
     "qualify": "what a job needs and whether it fits, before anything is reserved",
