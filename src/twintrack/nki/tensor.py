@@ -157,6 +157,7 @@ class NkiTensor(View, NKIObject):
         made.offset = offset
         made.dynamic = dynamic
         made._signature = None
+        made._array = None
         return made
 
     def __getitem__(self, key: int | slice | EllipsisType | DynamicSlice | tuple[Any, ...]) -> NkiTensor:

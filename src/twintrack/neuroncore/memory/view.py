@@ -48,7 +48,7 @@ class View:
         dynamic: what is added to the offset at run time.
     """
 
-    __slots__ = ("_signature", "dtype", "dynamic", "offset", "shape", "storage", "strides")
+    __slots__ = ("_array", "_signature", "dtype", "dynamic", "offset", "shape", "storage", "strides")
 
     def __init__(
         self,
@@ -66,6 +66,7 @@ class View:
         self.offset = offset
         self.dynamic = dynamic
         self._signature: tuple[Any, ...] | None = None
+        self._array: Array | None = None
 
     @property
     def start_partition(self) -> int:
@@ -99,16 +100,20 @@ class View:
 
         Only for a view without a dynamic part, of a buffer with values.
         """
-        storage = self.storage
-        kind = storage.kind(self.dtype)
-        size = kind.itemsize
-        return np.ndarray(
-            self.shape,
-            kind,
-            storage.data,
-            self.offset * size,
-            tuple([stride * size for stride in self.strides]),
-        )
+        found = self._array
+        if found is None:
+            storage = self.storage
+            kind = storage.kind(self.dtype)
+            size = kind.itemsize
+            found = np.ndarray(
+                self.shape,
+                kind,
+                storage.data,
+                self.offset * size,
+                tuple([stride * size for stride in self.strides]),
+            )
+            self._array = found  # a buffer's elements stay where they are, so it stays true
+        return found
 
     def pattern(self) -> Pattern:
         """Bytes that it covers, without the dynamic part."""

@@ -55,6 +55,7 @@ def ndarray(
     made.offset = 0
     made.dynamic = None
     made._signature = None
+    made._array = None
     return made
 
 
