@@ -1,11 +1,13 @@
-"""The accumulator registers of the Vector Engine: one float32 for each of its 128 lanes, kept between instructions.
+"""The accumulator registers of an engine: one float32 for each of its 128 lanes, kept between instructions.
 
-They are shared by the instructions that reduce along the way (``nki.isa`` of the AWS Neuron documentation, 2.32:
-``exponential``, ``range_select``, ``select_reduce``, ``tensor_scalar_reduce``, ``tensor_scalar_cumulative``): one
-instruction may reset them, others go on accumulating, a last one writes them out.
+They are shared by the instructions of an engine that reduce along the way (``nki.isa`` of the AWS Neuron
+documentation, 2.32; on the Vector Engine ``exponential``, ``range_select``, ``select_reduce``,
+``tensor_scalar_reduce``, ``tensor_scalar_cumulative``; on the Scalar Engine ``activation``, ``activation_reduce``,
+``activate2``): one instruction may reset them, others go on accumulating, a last one writes them out.
 
-Our choice: an instruction of these that runs with ``idle`` leaves them unknown, as documented ("may still be
-modified"), and going on from registers that are unknown is an error of the kernel's author.
+Our choice: an instruction of the Vector Engine that runs with ``idle`` leaves them unknown, as documented ("may still
+be modified"; the Scalar Engine documents that they stay), and going on from registers that are unknown, or writing
+them out, is an error of the kernel's author.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from twintrack.neuroncore.isa.instruction import Instruction
+from twintrack.neuroncore.isa.instruction import Engine, Instruction
 from twintrack.neuroncore.isa.legality.common import broken
 from twintrack.neuroncore.memory.generation import PARTITIONS
 from twintrack.neuroncore.memory.view import View
@@ -23,11 +25,9 @@ from twintrack.neuroncore.memory.view import View
 if TYPE_CHECKING:
     from twintrack.neuroncore.emulator.core import Core
 
-__all__ = ["forget", "keep", "start"]
+__all__ = ["forget", "held", "keep", "start"]
 
 Float32 = npt.NDArray[np.float32]
-
-_STATE = "vector accumulators"
 
 
 def start(
@@ -56,13 +56,23 @@ def start(
         return np.array(np.broadcast_to(loaded.reshape(-1), (count,)))
     if command != "reduce":
         return np.full(count, identity, np.float32)
+    return held(core, ins, lanes)
+
+
+def held(core: Core, ins: Instruction, lanes: View) -> Float32:
+    """What the registers of these lanes hold, float32 of shape ``(partitions of lanes,)``, the caller's own.
+
+    Raises:
+        KernelError: if nothing has set them.
+    """
+    count = lanes.shape[0]
     first = lanes.start_partition
-    values, known = _registers(core)
+    values, known = _registers(core, ins.engine)
     if not known[first : first + count].all():
         lane = first + int(np.argmin(known[first : first + count]))
         raise broken(
             ins,
-            "accumulator registers that an earlier instruction has set where reduce_cmd.reduce goes on from them",
+            "accumulator registers that an earlier instruction has set where one goes on from them or writes them out",
             f"those of partition {lane} never reset, or left unknown by an instruction with reduce_cmd.idle,",
             "begin with reduce_cmd.reset_reduce",
             lanes,
@@ -70,24 +80,24 @@ def start(
     return values[first : first + count].copy()
 
 
-def keep(core: Core, lanes: View, values: Float32) -> None:
+def keep(core: Core, lanes: View, values: Float32, engine: Engine = Engine.VECTOR) -> None:
     """The registers of these lanes hold these numbers, shape ``(partitions of lanes,)``, until the next instruction."""
-    held, known = _registers(core)
+    numbers, known = _registers(core, engine)
     first = lanes.start_partition
-    held[first : first + len(values)] = values
+    numbers[first : first + len(values)] = values
     known[first : first + len(values)] = True
 
 
-def forget(core: Core, lanes: View) -> None:
+def forget(core: Core, lanes: View, engine: Engine = Engine.VECTOR) -> None:
     """An instruction with ``idle`` has run on these lanes: what their registers hold is unknown."""
-    if _STATE in core.state:
-        first = lanes.start_partition
-        _registers(core)[1][first : first + lanes.shape[0]] = False
+    first = lanes.start_partition
+    _registers(core, engine)[1][first : first + lanes.shape[0]] = False
 
 
-def _registers(core: Core) -> tuple[Float32, npt.NDArray[np.bool_]]:
-    found: tuple[Float32, npt.NDArray[np.bool_]] | None = core.state.get(_STATE)
+def _registers(core: Core, engine: Engine) -> tuple[Float32, npt.NDArray[np.bool_]]:
+    state = f"{engine} accumulators"
+    found: tuple[Float32, npt.NDArray[np.bool_]] | None = core.state.get(state)
     if found is None:
         found = np.zeros(PARTITIONS, np.float32), np.zeros(PARTITIONS, np.bool_)
-        core.state[_STATE] = found
+        core.state[state] = found
     return found
