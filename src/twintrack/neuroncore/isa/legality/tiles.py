@@ -17,6 +17,7 @@ __all__ = [
     "affine_pattern",
     "at_least",
     "dimensions",
+    "float32_number",
     "integer32",
     "number_type",
     "one_per_partition",
@@ -25,6 +26,8 @@ __all__ = [
 ]
 
 _LOWEST, _HIGHEST = -(2**31), 2**31 - 1
+_HIGHEST_FLOAT32 = 2.0**128 - 2.0**103
+"""Half a unit above the largest float32: what is smaller in magnitude rounds to a finite one."""
 
 
 def tile(ins: Instruction, view: View, allowed: frozenset[MemoryRegion], named: str) -> None:
@@ -95,6 +98,13 @@ def integer32(ins: Instruction, attribute: str) -> None:
     value = ins.attributes[attribute]
     if not _LOWEST <= value <= _HIGHEST:
         raise broken(ins, f"an int32 {attribute}", f"{value}", f"keep it from {_LOWEST} to {_HIGHEST}")
+
+
+def float32_number(ins: Instruction, attribute: str) -> None:
+    """The number given for this argument is one of float32: infinity and NaN are, a larger finite one is not."""
+    value = ins.attributes[attribute]
+    if abs(value) >= _HIGHEST_FLOAT32 and value not in (math.inf, -math.inf):
+        raise broken(ins, f"a float32 {attribute}", f"{value}", "keep its magnitude below 3.4028235e+38")
 
 
 def affine_pattern(ins: Instruction, view: View) -> None:
