@@ -19,29 +19,60 @@ from twintrack.nki.isa.constants import (
     vector_engine,
 )
 from twintrack.nki.isa.elementwise import scalar_tensor_tensor, tensor_scalar, tensor_tensor
+from twintrack.nki.isa.gather import (
+    local_gather,
+    max8,
+    nc_find_index8,
+    nc_match_replace8,
+    nc_n_gather,
+    nc_stream_shuffle,
+    nonzero_with_count,
+    topk,
+)
 from twintrack.nki.isa.issue import NkiInstruction
 from twintrack.nki.isa.movement import dma_copy, memset, tensor_copy
 from twintrack.nki.isa.selection import affine_select, iota, range_select, select_reduce, sequence_bounds
+from twintrack.nki.isa.scalar import (
+    activate2,
+    activation,
+    activation_reduce,
+    dropout,
+    exponential,
+    reciprocal,
+)
 from twintrack.nki.isa.tensor import nc_matmul, nc_transpose
 
 __all__ = [
     "NkiInstruction",
     "NkiValidationError",
     "VirtualRegister",
+    "activate2",
+    "activation",
+    "activation_reduce",
     "affine_select",
     "dge_mode",
     "dma_copy",
     "dma_engine",
+    "dropout",
     "engine",
+    "exponential",
     "gpsimd_engine",
     "iota",
+    "local_gather",
     "matmul_perf_mode",
+    "max8",
     "memset",
+    "nc_find_index8",
+    "nc_match_replace8",
     "nc_matmul",
+    "nc_n_gather",
+    "nc_stream_shuffle",
     "nc_transpose",
     "nc_version",
+    "nonzero_with_count",
     "oob_mode",
     "range_select",
+    "reciprocal",
     "reduce_cmd",
     "scalar_engine",
     "scalar_tensor_tensor",
@@ -51,6 +82,7 @@ __all__ = [
     "tensor_engine",
     "tensor_scalar",
     "tensor_tensor",
+    "topk",
     "unknown_engine",
     "vector_engine",
 ]

@@ -1,17 +1,136 @@
-"""What this family of instructions computes."""
+"""What activation functions, reciprocal, exponential and dropout compute.
+
+Reductions along the way take float32 results before they are rounded to the destination's type; our choice, as the
+documentation says "the activated data". A tile is summed first and then added to its accumulator register.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import numpy.typing as npt
+
+from twintrack.neuroncore.emulator import accumulators, alu
+from twintrack.neuroncore.emulator.access import write_raw
+from twintrack.neuroncore.emulator.activations import activate
+from twintrack.neuroncore.emulator.ops.operands import apply, destination, finish, scalar, there
+from twintrack.neuroncore.emulator.random_state import GeneratorState, draw, generator_kind, seeded, uniform
 from twintrack.neuroncore.isa.instruction import Instruction
+from twintrack.neuroncore.isa.operators import OPERATORS
+from twintrack.neuroncore.memory.view import View
 
 if TYPE_CHECKING:
     from twintrack.neuroncore.emulator.core import Core
 
 __all__ = ["HANDLERS"]
 
-HANDLERS: Mapping[str, Callable[[Core, Instruction], None]] = MappingProxyType({})
+Float32 = npt.NDArray[np.float32]
+_ONE = np.float32(1)
+
+
+def _activation(core: Core, ins: Instruction) -> None:
+    """``dst = op(data * scale + bias)``, the product rounded before the sum; then the reduction."""
+    data = there(ins.ins[0])
+    x = core.read32(ins, data)
+    scale = scalar(core, ins, ins.ins[2], ins.attributes["scale"], x.ndim)
+    bias = scalar(core, ins, ins.ins[1], ins.attributes["bias"], x.ndim)
+    own = None
+    if isinstance(scale, np.ndarray) or scale != _ONE:
+        x = own = alu.binary("multiply", x, scale)
+    if bias is not None:
+        x = alu.binary("add", x, bias, out=own)
+    _activated(core, ins, data, activate(ins.attributes["op"], x))
+
+
+def _activate2(core: Core, ins: Instruction) -> None:
+    """``dst = op((data <op0> imm0) <op1> imm1)``; then the reduction."""
+    data = there(ins.ins[0])
+    attributes = ins.attributes
+    x = core.read32(ins, data)
+    own = None
+    for at in (0, 1):
+        op = attributes[f"op{at}"]
+        if op != "bypass":
+            operand = scalar(core, ins, ins.ins[1 + at], attributes[f"imm{at}"], x.ndim)
+            x = own = apply(op, x, operand, reverse=attributes[f"reverse{at}"], out=own)
+    slope = scalar(core, ins, ins.ins[3], attributes["relu_param"], x.ndim)
+    _activated(core, ins, data, activate(attributes["op"], x, parameter=slope))
+
+
+def _activated(core: Core, ins: Instruction, data: View, values: Float32) -> None:
+    """Write activated data and do what ``reduce_cmd`` asks of the Scalar Engine's registers."""
+    dst, reduced = there(ins.outs[0]), ins.outs[1]
+    command, op = ins.attributes["reduce_cmd"], ins.attributes["reduce_op"]
+    if command != "idle":
+        identity = OPERATORS[op].identity if op is not None else 0.0
+        assert identity is not None  # noqa: S101 - every operator that the rules let through has one
+        registers = accumulators.start(core, ins, data, command, identity)
+        if command != "reset":
+            registers = alu.binary(op, registers, _over_free(op, values), out=registers)
+        accumulators.keep(core, data, registers, ins.engine)
+    finish(core, ins, dst, values, destination(core, dst, values.shape))
+    if reduced is not None:
+        core.write(ins, reduced, accumulators.held(core, ins, data))
+
+
+def _over_free(op: str, values: Float32) -> Float32:
+    return alu.reduce(op, values.reshape(values.shape[0], -1), 1)
+
+
+def _exponential(core: Core, ins: Instruction) -> None:
+    """``dst = exp(src - max_value)`` on the Vector Engine; then the sum."""
+    dst, src, reduced = there(ins.outs[0]), there(ins.ins[0]), ins.outs[1]
+    x = core.read32(ins, src)
+    largest = scalar(core, ins, ins.ins[1], ins.attributes["max_value"], x.ndim)
+    values = activate("exp", alu.binary("subtract", x, largest))
+    command = ins.attributes["reduce_cmd"]
+    if command == "idle":
+        accumulators.forget(core, src, ins.engine)
+    else:
+        loaded = scalar(core, ins, ins.ins[2], ins.attributes["reduce_init"], 2)
+        registers = accumulators.start(core, ins, src, command, 0.0, np.asarray(loaded))
+        registers = alu.binary("add", registers, _over_free("add", values), out=registers)
+        accumulators.keep(core, src, registers, ins.engine)
+    finish(core, ins, dst, values, destination(core, dst, values.shape))
+    if reduced is not None:
+        core.write(ins, reduced, accumulators.held(core, ins, src))
+
+
+def _reciprocal(core: Core, ins: Instruction) -> None:
+    """``dst = 1 / data``."""
+    dst, x = there(ins.outs[0]), core.read32(ins, there(ins.ins[0]))
+    out = destination(core, dst, x.shape)
+    finish(core, ins, dst, alu.unary("reciprocal", x, out=out), out)
+
+
+def _dropout(core: Core, ins: Instruction) -> None:
+    """``dst`` keeps the bits of ``data`` where a uniform number reaches ``prob``, and is zero elsewhere; no scaling.
+
+    One number per element in row-major order, from the lanes of ``data``; a probability of NaN drops everything.
+    """
+    dst, data = there(ins.outs[0]), there(ins.ins[0])
+    held = core.read(ins, data)
+    prob: Any = scalar(core, ins, ins.ins[1], ins.attributes["prob"], held.ndim)
+    state: GeneratorState | None = core.state.get("vector generator")
+    if state is None:
+        state = seeded(generator_kind("vector", core.generation.number), 0)
+    state, bits = draw(state, data.start_partition, held.shape[0], data.free_size)
+    core.state["vector generator"] = state
+    kept = np.where(uniform(bits).reshape(held.shape) >= prob, held, held.dtype.type(0))
+    write_raw(core, ins, dst, kept)
+
+
+HANDLERS: Mapping[str, Callable[[Core, Instruction], None]] = MappingProxyType(
+    {
+        "activation": _activation,
+        "activation_reduce": _activation,
+        "activate2": _activate2,
+        "exponential": _exponential,
+        "reciprocal": _reciprocal,
+        "dropout": _dropout,
+    }
+)
 """By opcode."""

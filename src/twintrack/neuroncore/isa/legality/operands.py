@@ -50,12 +50,10 @@ _NO_ALU = frozenset({"average", "bypass"})
 def tensors(ins: Instruction, *arguments: str) -> list[View]:
     """Operands by name, which must be there."""
     names = OPERANDS[ins.opcode]
+    there = dict(zip((*names.outs, *names.ins), (*ins.outs, *ins.ins), strict=True))
     found = []
     for argument in arguments:
-        if argument in names.outs:
-            view = ins.outs[names.outs.index(argument)]
-        else:
-            view = ins.ins[names.ins.index(argument)]
+        view = there[argument]
         if view is None:
             raise broken(ins, f"a tensor for {argument}", "None", "pass an nl.ndarray or a slice of one")
         found.append(view)
