@@ -31,7 +31,15 @@ from twintrack.nki.isa.gather import (
 )
 from twintrack.nki.isa.issue import NkiInstruction
 from twintrack.nki.isa.movement import dma_copy, memset, tensor_copy
-from twintrack.nki.isa.selection import affine_select, iota, range_select, select_reduce, sequence_bounds
+from twintrack.nki.isa.reduction import (
+    bn_aggr,
+    bn_stats,
+    tensor_partition_reduce,
+    tensor_reduce,
+    tensor_scalar_cumulative,
+    tensor_scalar_reduce,
+    tensor_tensor_scan,
+)
 from twintrack.nki.isa.scalar import (
     activate2,
     activation,
@@ -40,6 +48,7 @@ from twintrack.nki.isa.scalar import (
     exponential,
     reciprocal,
 )
+from twintrack.nki.isa.selection import affine_select, iota, range_select, select_reduce, sequence_bounds
 from twintrack.nki.isa.tensor import nc_matmul, nc_transpose
 
 __all__ = [
@@ -50,6 +59,8 @@ __all__ = [
     "activation",
     "activation_reduce",
     "affine_select",
+    "bn_aggr",
+    "bn_stats",
     "dge_mode",
     "dma_copy",
     "dma_engine",
@@ -80,8 +91,13 @@ __all__ = [
     "sequence_bounds",
     "tensor_copy",
     "tensor_engine",
+    "tensor_partition_reduce",
+    "tensor_reduce",
     "tensor_scalar",
+    "tensor_scalar_cumulative",
+    "tensor_scalar_reduce",
     "tensor_tensor",
+    "tensor_tensor_scan",
     "topk",
     "unknown_engine",
     "vector_engine",
