@@ -10,9 +10,10 @@ from typing import Any, NamedTuple
 
 from twintrack.errors import KernelError
 from twintrack.neuroncore.isa.instruction import Register
-from twintrack.neuroncore.memory.view import View
+from twintrack.neuroncore.memory.view import Dynamic, View
+from twintrack.nki.tensor_errors import tensor_error
 
-__all__ = ["DynamicSlice", "index"]
+__all__ = ["DynamicSlice", "index", "sliced"]
 
 
 class DynamicSlice(NamedTuple):
@@ -22,8 +23,8 @@ class DynamicSlice(NamedTuple):
     size: int
 
 
-def index(tensor: View, key: Any) -> tuple[tuple[int, ...], tuple[int, ...], int]:
-    """Shape, strides and offset of ``tensor[key]``.
+def index(tensor: View, key: Any) -> tuple[tuple[int, ...], tuple[int, ...], int, Dynamic | None]:
+    """Shape, strides, offset and dynamic part of ``tensor[key]``.
 
     Raises:
         KernelError: if an index leaves the tensor, a slice is empty or its step not positive, or the key is of
@@ -32,7 +33,7 @@ def index(tensor: View, key: Any) -> tuple[tuple[int, ...], tuple[int, ...], int
     keys = key if type(key) is tuple else (key,)
     sizes, steps = tensor.shape, tensor.strides
     rank = len(sizes)
-    if len(keys) < rank or Ellipsis in keys:
+    if len(keys) < rank or any(one is Ellipsis for one in keys):
         keys = _filled(tensor, keys, rank)
     elif len(keys) > rank:
         raise _wrong(tensor, f"at most {rank} indices", f"{len(keys)}")
@@ -48,6 +49,8 @@ def index(tensor: View, key: Any) -> tuple[tuple[int, ...], tuple[int, ...], int
                 strides.append(step)
                 continue
             start, count, by = _slice(tensor, dim, one, size)
+            if by > 1:
+                _adjacent(tensor, dim, by, (count - 1) * by + 1)
             offset += start * step
             shape.append(count)
             strides.append(step * by)
@@ -65,13 +68,44 @@ def index(tensor: View, key: Any) -> tuple[tuple[int, ...], tuple[int, ...], int
     while len(shape) < least:
         shape.append(1)
         strides.append(1)
-    if (
-        tensor.dynamic is not None
-        and tensor.dynamic.kind == "vector"
-        and (shape[0], strides[0]) != (sizes[0], steps[0])
-    ):
-        raise _wrong(tensor, "the gathered dimension whole", "an index into it")
-    return tuple(shape), tuple(strides), offset
+    dynamic = tensor.dynamic
+    if dynamic is not None and dynamic.kind != "scalar":
+        whole = rank if dynamic.kind == "tensor" else 1
+        if tuple(shape[:whole]) != sizes[:whole] or any(type(one) is not slice for one in keys[:whole]):
+            raise _wrong(tensor, "the indirect dimension whole", "an index into it", "index it before")
+    return tuple(shape), tuple(strides), offset, dynamic
+
+
+def sliced(
+    tensor: View, dim: int, start: int, end: int, step: int
+) -> tuple[tuple[int, ...], tuple[int, ...], int]:
+    """Shape, strides and offset of every ``step``-th element from ``start`` to ``end`` of one dimension.
+
+    Raises:
+        KernelError: unless ``0 <= start < end <= shape[dim]`` and ``step >= 1``, or where partitions are skipped.
+    """
+    if not 0 <= start < end <= tensor.shape[dim] or step < 1:
+        raise tensor_error(
+            tensor,
+            f"0 <= start < end <= {tensor.shape[dim]} and step >= 1",
+            f"start={start}, end={end}, step={step}",
+            "slice inside the dimension",
+        )
+    _adjacent(tensor, dim, step, end - start)
+    shape, strides = list(tensor.shape), list(tensor.strides)
+    shape[dim] = -(-(end - start) // step)
+    strides[dim] *= step
+    return tuple(shape), tuple(strides), tensor.offset + start * tensor.strides[dim]
+
+
+def _adjacent(tensor: View, dim: int, step: int, span: int) -> None:
+    if dim == 0 and 1 < step < span and tensor.storage.buffer.on_chip:
+        raise tensor_error(
+            tensor,
+            "adjacent partitions on chip",
+            f"every {step}th of them",
+            "move data between partitions with a DMA or nisa.nc_stream_shuffle",
+        )
 
 
 def _filled(tensor: View, keys: tuple[Any, ...], rank: int) -> tuple[Any, ...]:
@@ -127,6 +161,4 @@ def _whole(tensor: View, value: Any) -> int:
 def _wrong(
     tensor: View, required: str, found: str, remedy: str = "index inside the tensor's shape"
 ) -> KernelError:
-    from twintrack.nki.tensor import tensor_error
-
     return tensor_error(tensor, required, f"{found} (shape {list(tensor.shape)})", remedy)

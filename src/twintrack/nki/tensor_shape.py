@@ -7,10 +7,21 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from twintrack.neuroncore.memory.dtypes import DType
+from twintrack.nki.tensor_errors import tensor_error
+
 if TYPE_CHECKING:
     from twintrack.nki.tensor import NkiTensor
 
-__all__ = ["merged_strides", "rearranged", "reshaped_strides", "split_sizes"]
+__all__ = [
+    "merged_strides",
+    "rearranged",
+    "reinterpretable",
+    "reinterpreted",
+    "reshaped_strides",
+    "split_sizes",
+    "split_strides",
+]
 
 
 def split_sizes(tensor: NkiTensor, total: int, shape: Sequence[int]) -> tuple[int, ...]:
@@ -19,17 +30,23 @@ def split_sizes(tensor: NkiTensor, total: int, shape: Sequence[int]) -> tuple[in
     Raises:
         KernelError: if their product is not ``total``.
     """
-    from twintrack.nki.tensor import tensor_error
-
     sizes = [int(count) for count in shape]
     known = math.prod(count for count in sizes if count != -1)
     if sizes.count(-1) == 1 and known > 0 and total % known == 0:
         sizes[sizes.index(-1)] = total // known
-    if math.prod(sizes) != total or any(count < 1 for count in sizes):
+    if not sizes or math.prod(sizes) != total or any(count < 1 for count in sizes):
         raise tensor_error(
             tensor, f"sizes whose product is {total}", f"{list(shape)}", "keep the number of elements"
         )
     return tuple(sizes)
+
+
+def split_strides(step: int, sizes: tuple[int, ...]) -> tuple[int, ...]:
+    """Strides of a dimension that was split into these sizes."""
+    found = [step]
+    for count in reversed(sizes[1:]):
+        found.insert(0, found[0] * count)
+    return tuple(found)
 
 
 def merged_strides(tensor: NkiTensor, start: int, end: int) -> tuple[int, int]:
@@ -38,8 +55,6 @@ def merged_strides(tensor: NkiTensor, start: int, end: int) -> tuple[int, int]:
     Raises:
         KernelError: if they do not lie densely.
     """
-    from twintrack.nki.tensor import tensor_error
-
     kept = [
         (count, step)
         for count, step in zip(tensor.shape[start : end + 1], tensor.strides[start : end + 1], strict=True)
@@ -64,8 +79,6 @@ def reshaped_strides(tensor: NkiTensor, sizes: tuple[int, ...]) -> tuple[int, ..
     Raises:
         KernelError: if there are none.
     """
-    from twintrack.nki.tensor import tensor_error
-
     old = [(count, step) for count, step in zip(tensor.shape, tensor.strides, strict=True) if count != 1]
     strides = [0] * len(sizes)
     at = new = 0
@@ -100,7 +113,54 @@ def reshaped_strides(tensor: NkiTensor, sizes: tuple[int, ...]) -> tuple[int, ..
             strides[position] = (
                 strides[position + 1] * sizes[position + 1] if position + 1 < len(sizes) else 1
             )
+    if tensor.storage.buffer.on_chip and sizes[0] == 1:
+        strides[0] = tensor.strides[0]  # one partition is still as far from the next
     return tuple(strides)
+
+
+def reinterpretable(tensor: NkiTensor, kind: DType) -> None:
+    """Whether the buffer has the bits of another type.
+
+    Raises:
+        KernelError: if it does not, as ``NKI_PRECISE_FP=0`` holds narrow floats as float32.
+    """
+    held = tensor.storage
+    if kind is tensor.dtype or held.precise or not (kind.is_float or held.buffer.dtype.is_float):
+        return
+    raise tensor_error(
+        tensor,
+        "NKI_PRECISE_FP=1 for a tensor seen as another type",
+        "NKI_PRECISE_FP=0, under which narrow floats have no bits",
+        "run it with precise floating point",
+    )
+
+
+def reinterpreted(tensor: NkiTensor, kind: DType) -> tuple[tuple[int, ...], tuple[int, ...], int]:
+    """Shape, strides and offset of the same bits as another type.
+
+    Raises:
+        KernelError: if the last dimension is not dense or does not divide, or the address is dynamic.
+    """
+    reinterpretable(tensor, kind)
+    if tensor.dynamic is not None:
+        raise tensor_error(tensor, "a view with a static address", "an indirect one", "reinterpret it before")
+    old, new = tensor.dtype.bytes, kind.bytes
+    if old == new:
+        return tensor.shape, tensor.strides, tensor.offset
+    if tensor.strides[-1] != 1 and tensor.shape[-1] != 1:
+        raise tensor_error(tensor, "a dense last dimension", f"stride {tensor.strides[-1]}", "copy it first")
+    total = tensor.shape[-1] * old
+    steps = [step for step, count in zip(tensor.strides[:-1], tensor.shape[:-1], strict=True) if count > 1]
+    if total % new or any(at * old % new for at in (tensor.offset, *steps)):
+        raise tensor_error(
+            tensor,
+            f"a last dimension, an offset and strides of whole {new}-byte elements",
+            f"a last dimension of {total} bytes from byte {tensor.offset * old} in steps of "
+            f"{[step * old for step in steps]}",
+            "pad it",
+        )
+    strides = (*(step * old // new for step in tensor.strides[:-1]), 1)
+    return (*tensor.shape[:-1], total // new), strides, tensor.offset * old // new
 
 
 def _names(pattern: Sequence[Any]) -> list[tuple[str, ...]]:
@@ -115,17 +175,25 @@ def rearranged(
     Raises:
         KernelError: if the patterns do not name the same dimensions, or sizes cannot be inferred.
     """
-    from twintrack.nki.tensor import tensor_error
-
     groups, wanted = _names(source), _names(target)
     before = [name for group in groups for name in group]
     after = [name for group in wanted for name in group]
-    if sorted(before) != sorted(after) or len(set(before)) != len(before) or len(groups) != tensor.ndim:
+    if (
+        sorted(before) != sorted(after)
+        or len(set(before)) != len(before)
+        or len(groups) != tensor.ndim
+        or not all(groups)
+        or not all(wanted)
+    ):
         raise tensor_error(
             tensor,
-            "patterns that name the same dimensions, each once",
+            f"patterns of {tensor.ndim} dimensions that name the same ones, each once",
             f"{tuple(source)} and {tuple(target)}",
             "name every dimension on both sides",
+        )
+    if not set(fixed) <= set(before):
+        raise tensor_error(
+            tensor, "sizes of named dimensions", f"{sorted(set(fixed) - set(before))}", "mend fixed_sizes"
         )
     found = tensor
     for dim in range(len(groups) - 1, -1, -1):

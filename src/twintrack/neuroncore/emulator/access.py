@@ -1,4 +1,4 @@
-"""How handlers reach memory: bounds, what was never written, dynamic addresses, the one rounding of a write."""
+"""How handlers reach memory: what was never written, dynamic addresses, the one rounding of a write."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ import numpy.typing as npt
 
 from twintrack.errors import KernelError
 from twintrack.neuroncore.convert import round_to, to_float32
-from twintrack.neuroncore.isa.instruction import Instruction, Register
+from twintrack.neuroncore.emulator.dynamic import Integers, columns, resolve, rows, within
+from twintrack.neuroncore.isa.instruction import Instruction
 from twintrack.neuroncore.isa.legality.common import broken, name_of
 from twintrack.neuroncore.memory.dtypes import DType
 from twintrack.neuroncore.memory.storage import Storage
@@ -20,10 +21,11 @@ if TYPE_CHECKING:
     from twintrack.neuroncore.emulator.core import Core
 
 __all__ = [
-    "index_of",
     "read_dynamic",
+    "read_inside",
     "require_written",
     "resolve",
+    "scale_view",
     "single",
     "touch",
     "write",
@@ -32,6 +34,10 @@ __all__ = [
 ]
 
 Array = npt.NDArray[Any]
+_SCALED = frozenset({"nc_matmul_mx", "quantize_mx"})
+_QUADRANT = 32
+_SCALES = 4
+"""Partitions with scales in a quadrant: one for each 8 partitions of data."""
 
 
 def single(held: Array, dtype: DType) -> npt.NDArray[np.float32]:
@@ -44,19 +50,23 @@ def single(held: Array, dtype: DType) -> npt.NDArray[np.float32]:
 
 def require_written(ins: Instruction, view: View) -> None:
     """Raise where the view covers elements that were never written, or that another placed buffer destroyed."""
-    storage = view.storage
     pattern = view.pattern()
-    if storage.written.covers(pattern):
-        return
+    if not view.storage.written.covers(pattern):
+        raise _not_there(ins, view, pattern)
+
+
+def _not_there(ins: Instruction, view: View, pattern: Pattern) -> KernelError:
+    """The error of bytes that do not hold what was meant."""
+    storage = view.storage
     if storage.clobbered is not None:
-        raise broken(
+        return broken(
             ins,
             "a buffer that still holds what was written to it",
             f"that {storage.clobbered!r}, placed over it, was written since,",
             "give them addresses that do not overlap, or finish with the first before writing the second",
             view,
         )
-    raise _never_written(ins, view, storage, pattern)
+    return _never_written(ins, view, storage, pattern)
 
 
 def _never_written(ins: Instruction, view: View, storage: Storage, pattern: Pattern) -> KernelError:
@@ -75,98 +85,50 @@ def _never_written(ins: Instruction, view: View, storage: Storage, pattern: Patt
     )
 
 
-def index_of(core: Core, ins: Instruction, index: View | Register) -> int:
-    """The one index of a scalar dynamic address.
-
-    Raises:
-        KernelError: if the register, or the element that holds the index, was never written.
-    """
-    if isinstance(index, Register):
-        if index.value is None:
-            raise broken(
-                ins,
-                "a register with a value as an address",
-                f"register {index.number} (made at {index.line}) never written",
-                "write it first with nisa.register_move or nisa.register_load",
-            )
-        return index.value
-    return int(core.read(ins, index).reshape(-1)[0])
-
-
-def resolve(core: Core, ins: Instruction, view: View, *, skip: bool = False) -> View | None:
-    """The static view that a scalar dynamic one means now; ``None`` where it is out of bounds and may be skipped."""
-    dynamic = view.dynamic
-    if dynamic is None:
-        return view
-    index = index_of(core, ins, dynamic.index)
-    offset = view.offset + index * dynamic.stride
-    last = offset + sum((count - 1) * step for step, count in zip(view.strides, view.shape, strict=True))
-    buffer = view.storage.buffer
-    if index < 0 or offset < 0 or last * view.dtype.bytes >= buffer.bytes or index >= dynamic.limit:
-        if skip:
-            return None
-        raise _out_of_bounds(ins, view, index)
-    return View(view.storage, view.dtype, view.shape, view.strides, offset)
-
-
-def _out_of_bounds(ins: Instruction, view: View, index: int, row: int | None = None) -> KernelError:
-    assert view.dynamic is not None  # noqa: S101 - only dynamic views come here
-    which = "" if row is None else f" for row {row}"
-    return broken(
-        ins,
-        f"a dynamic index from 0 below {view.dynamic.limit} in dimension {view.dynamic.dim}",
-        f"index {index}{which}",
-        "keep the index inside, or pass oob_mode=nisa.oob_mode.skip to nisa.dma_copy",
-        view,
-    )
-
-
-def _rows(core: Core, ins: Instruction, view: View, *, skip: bool) -> tuple[Array, Array]:
-    """Flat element numbers of a vector dynamic view, and which of its rows are inside."""
-    dynamic = view.dynamic
-    assert dynamic is not None  # noqa: S101 - only vector views come here
-    indices = core.read(ins, dynamic.index).reshape(-1)[: view.shape[0]].astype(np.int64)
-    inner = np.zeros((1,), np.int64)
-    for step, count in zip(view.strides[1:], view.shape[1:], strict=True):
-        inner = (inner[:, None] + np.arange(count, dtype=np.int64) * step).reshape(-1)
-    # the row's own stride is replaced by the index: each row starts where its index says
-    starts = view.offset + indices * dynamic.stride
-    size = view.storage.buffer.bytes // view.dtype.bytes
-    last = starts + (inner[-1] if len(inner) else 0)
-    good = (indices >= 0) & (indices < dynamic.limit) & (last < size) & (starts >= 0)
-    if not good.all() and not skip:
-        row = int(np.argmin(good))
-        raise _out_of_bounds(ins, view, int(indices[row]), row)
-    return starts[:, None] + inner[None, :], good
-
-
-def read_dynamic(core: Core, ins: Instruction, view: View, *, skip: bool = False) -> Array:
+def read_dynamic(core: Core, ins: Instruction, view: View) -> Array:
     """Elements at an address that is known only now, in the view's shape, as they are held.
 
-    With ``skip``, rows whose index is out of bounds are returned as zeros; ``dma`` leaves their destination alone.
+    Raises:
+        KernelError: if an index is out of bounds, or what it names was never written.
     """
-    assert view.dynamic is not None  # noqa: S101 - only dynamic views come here
-    if view.dynamic.kind == "scalar":
+    return read_inside(core, ins, view, skip=False)[0]
+
+
+def read_inside(core: Core, ins: Instruction, view: View, *, skip: bool) -> tuple[Array, Array | None]:
+    """A view's elements, and where some of them are out of bounds and may be skipped, which are not.
+
+    Returns:
+        The elements in the view's shape, zero where skipped; and booleans of the view's shape, ``None`` for all.
+    """
+    dynamic = view.dynamic
+    if dynamic is None:
+        return core.read(ins, view), None
+    if dynamic.kind == "scalar":
         static = resolve(core, ins, view, skip=skip)
         if static is None:
-            return np.zeros(view.shape, view.storage.kind(view.dtype))
-        return core.read(ins, static)
-    numbers, good = _rows(core, ins, view, skip=skip)
-    _require_rows_written(core, ins, view, numbers, good)
-    flat = _flat(view)
-    found = flat[np.where(good[:, None], numbers, 0)]
-    return found.reshape(view.shape)
+            return np.zeros(view.shape, view.storage.kind(view.dtype)), np.zeros(view.shape, np.bool_)
+        return core.read(ins, static), None
+    flat, size = _flat(view), view.dtype.bytes
+    if dynamic.kind == "tensor":
+        numbers = columns(core, ins, view)
+        _require_rows_written(core, ins, view, numbers.reshape(-1) * size, (0, (), size))
+        return flat[numbers], None
+    starts, inner, good = rows(core, ins, view, skip=skip)
+    _require_rows_written(core, ins, view, starts[good] * size, inner)
+    found = flat[np.where(good, starts, 0)[:, None] + within(view)[None, :]]
+    if good.all():
+        return found.reshape(view.shape), None
+    found[~good] = 0
+    return found.reshape(view.shape), np.repeat(good, found.shape[1]).reshape(view.shape)
 
 
-def _require_rows_written(core: Core, ins: Instruction, view: View, numbers: Array, good: Array) -> None:
+def _require_rows_written(core: Core, ins: Instruction, view: View, starts: Integers, inner: Pattern) -> None:
     written = view.storage.written
     if written.whole or not core.checked:
         return
-    size = view.dtype.bytes
-    for row, inside in zip(numbers, good, strict=True):
-        span = ((int(row[0]) * size, (), (int(row[-1]) - int(row[0]) + 1) * size)) if len(row) else None
-        if inside and span is not None and not written.covers(span):
-            raise _never_written(ins, view, view.storage, span)
+    there = written.covers_rows(starts, inner)
+    if not there.all():
+        raise _not_there(ins, view, (int(starts[int(np.argmin(there))]), inner[1], inner[2]))
 
 
 def _flat(view: View) -> Array:
@@ -187,38 +149,87 @@ def write(core: Core, ins: Instruction, view: View, values: Array) -> None:
         view: the destination.
         values: float32 or integers; as many elements per partition as the destination has.
     """
-    dtype = view.dtype
-    held = values if not core.precise and dtype.is_float else round_to(values, dtype)
-    write_raw(core, ins, view, held)
+    write_raw(core, ins, view, round_to(values, view.dtype, precise=core.precise))
 
 
-def write_raw(core: Core, ins: Instruction, view: View, held: Array, *, skip: bool = False) -> None:
-    """Write elements that are already of the destination's type."""
-    if view.dynamic is None:
-        view.array()[...] = held if held.shape == view.shape else held.reshape(view.shape)
-        wrote(core, view)
+def write_raw(
+    core: Core, ins: Instruction, view: View, held: Array, *, skip: bool = False, where: Array | None = None
+) -> None:
+    """Write elements that are already of the destination's type.
+
+    Args:
+        core: whose memory.
+        ins: for messages.
+        view: the destination.
+        held: as many elements as it has.
+        skip: leave out what a dynamic index puts out of bounds.
+        where: booleans of the shape of ``held``; the other elements keep what they hold.
+    """
+    dynamic = view.dynamic
+    if dynamic is None:
+        held = held if held.shape == view.shape else held.reshape(view.shape)
+        if where is None:
+            view.array()[...] = held
+            wrote(core, view)
+        else:
+            _write_where(core, view, held, where.reshape(view.shape))
         return
-    if view.dynamic.kind == "scalar":
+    if dynamic.kind == "scalar":
         static = resolve(core, ins, view, skip=skip)
         if static is not None:
-            write_raw(core, ins, static, held)
+            write_raw(core, ins, static, held, where=where)
         return
-    numbers, good = _rows(core, ins, view, skip=skip)
-    rows = np.ascontiguousarray(held).reshape(numbers.shape)
-    _flat(view)[numbers[good]] = rows[good]
-    size = view.dtype.bytes
-    view.storage.modified = True
-    for row in numbers[good]:
-        span = int(row[-1]) - int(row[0]) + 1
-        if span == len(row):
-            view.storage.written.mark((int(row[0]) * size, (), span * size))
-        else:
-            for number in row:
-                view.storage.written.mark((int(number) * size, (), size))
+    flat, size = _flat(view), view.dtype.bytes
+    inner: Pattern = (0, (), size)
+    if dynamic.kind == "tensor":
+        numbers = columns(core, ins, view)
+        starts = numbers.reshape(-1)
+    else:
+        starts, inner, good = rows(core, ins, view, skip=skip)
+        numbers = starts[:, None] + within(view)[None, :]
+        if not good.all():
+            numbers, starts = numbers[good], starts[good]
+            held = held.reshape(len(good), -1)[good]
+            where = None if where is None else where.reshape(len(good), -1)[good]
+    held = held.reshape(numbers.shape)
+    if where is not None:
+        chosen = where.reshape(numbers.shape)
+        numbers, held = numbers[chosen], held[chosen]
+        starts, inner = numbers, (0, (), size)
+    flat[numbers] = held  # as many times as an index repeats; the last one stays
+    _wrote_rows(core, view, starts * size, inner)
+
+
+def _write_where(core: Core, view: View, held: Array, where: Array) -> None:
+    if where.all():
+        view.array()[...] = held
+        wrote(core, view)
+        return
+    np.copyto(view.array(), held, where=where)
+    storage = view.storage
+    place = (view.shape, view.strides, view.offset, view.dtype.bytes)
+    storage.modified = True
+    storage.written.mark_where(*place, where)
+    if storage.matmul is not None and where.any():
+        storage.matmul.clear(view.pattern())
+    if core.placed and storage.buffer.address is not None:
+        _clobber(core, view)
+
+
+def _wrote_rows(core: Core, view: View, starts: Integers, inner: Pattern) -> None:
+    storage = view.storage
+    storage.modified = True
+    storage.written.mark_rows(starts, inner)
+    if storage.matmul is not None:
+        storage.matmul.clear_rows(starts, inner)
+    if core.placed and storage.buffer.address is not None:
+        size = view.dtype.bytes
+        for start in starts // size:
+            _clobber(core, View(storage, view.dtype, (1, 1), (view.row, 1), int(start)))
 
 
 def wrote(core: Core, view: View, *, matmul: bool = False) -> None:
-    """Note that a static view was written."""
+    """Note that a static view was written, by a matrix multiplication or otherwise."""
     storage = view.storage
     storage.modified = True
     written = storage.written
@@ -237,13 +248,10 @@ def wrote(core: Core, view: View, *, matmul: bool = False) -> None:
 def _clobber(core: Core, view: View) -> None:
     """What is written to a placed buffer destroys what others hold at the same partitions and bytes."""
     mine = view.storage.buffer
-    assert mine.address is not None  # noqa: S101 - only placed buffers come here
     first = view.start_partition
-    size = view.dtype.bytes
-    row_bytes = mine.partition_bytes
-    low = (view.offset * size) % row_bytes if row_bytes else 0
-    span = sum((count - 1) * step for step, count in zip(view.strides[1:], view.shape[1:], strict=True))
-    low, high = low + mine.address[1], low + mine.address[1] + (span + 1) * size
+    span = sum((count - 1) * abs(step) for step, count in zip(view.strides[1:], view.shape[1:], strict=True))
+    low = view.start_byte
+    high = low + (span + 1) * view.dtype.bytes
     for other in core.placed:
         theirs = other.buffer
         if other is view.storage or other.written.nothing or theirs.region is not mine.region:
@@ -263,24 +271,54 @@ def _clobber(core: Core, view: View) -> None:
 
 def touch(core: Core, ins: Instruction) -> None:
     """Without values: what the instruction reads must have been written, and what it writes counts as written."""
+    outs, reads = (ins.outs, ins.ins) if ins.opcode not in _SCALED else _narrowed(ins)
     if core.checked:
-        for view in ins.ins:
-            if view is None:
-                continue
-            written = view.storage.written
-            if written.whole:
-                continue
-            if view.dynamic is None:
-                require_written(ins, view)
-            elif written.nothing:
-                raise _never_written(ins, view, view.storage, view.pattern())
-    for out in ins.outs:
+        for view in reads:
+            if view is not None and (not view.storage.written.whole or view.dynamic is not None):
+                _require_touched(ins, view)
+    for out in outs:
         if out is None:
             continue
         if out.dynamic is not None:
+            if core.checked and isinstance(out.dynamic.index, View):
+                _require_touched(ins, out.dynamic.index)
+            out.storage.modified = True
             out.storage.written.mark_all()
         else:
             wrote(core, out)
-    for register in ins.registers:
-        if ins.opcode == "register_load":
-            register.value, register.known = None, False
+
+
+def _narrowed(ins: Instruction) -> tuple[list[View | None], list[View | None]]:
+    """What is written and read: of scales of MX formats only the partitions that hold any."""
+    outs, reads = list(ins.outs), list(ins.ins)
+    data = reads[0]
+    assert data is not None  # noqa: S101 - both instructions have it
+    views, first = (outs, 1) if ins.opcode == "quantize_mx" else (reads, 2)
+    for at in range(first, len(views)):
+        view = views[at]
+        views[at] = None if view is None else scale_view(view, data.shape[0])
+    return outs, reads
+
+
+def _require_touched(ins: Instruction, view: View) -> None:
+    written = view.storage.written
+    if view.dynamic is not None:
+        if isinstance(view.dynamic.index, View):
+            _require_touched(ins, view.dynamic.index)
+        if written.nothing:
+            raise _never_written(ins, view, view.storage, view.pattern())
+    elif not written.whole:
+        require_written(ins, view)
+
+
+def scale_view(scale: View, partitions: int) -> View:
+    """The scales of MX data of so many partitions: the first four partitions of each quadrant, from the view's first.
+
+    Args:
+        scale: a tile of scales.
+        partitions: of the data; a multiple of 32.
+    """
+    step = scale.strides[0]
+    shape = (partitions // _QUADRANT, _SCALES, *scale.shape[1:])
+    strides = (step * _QUADRANT, step, *scale.strides[1:])
+    return View(scale.storage, scale.dtype, shape, strides, scale.offset, scale.dynamic)

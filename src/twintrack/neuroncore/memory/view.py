@@ -2,7 +2,8 @@
 
 ``offset + sum(index[d] * strides[d])`` is the element in the flat buffer; on chip the stride of dimension 0 is the
 length of a partition's row. A dynamic part adds ``index * stride`` to the offset when the view is read or written: one
-index for all (scalar), or one per row of dimension 0 (vector).
+index for all (scalar), one per row of dimension 0, whose own stride it replaces (vector), or offsets on the free axis
+that the partitions of a group share (tensor).
 """
 
 from __future__ import annotations
@@ -12,7 +13,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from twintrack.neuroncore.memory.buffer import MemoryRegion
 from twintrack.neuroncore.memory.dtypes import DType
+from twintrack.neuroncore.memory.generation import PSUM_BANK_BYTES
 from twintrack.neuroncore.memory.storage import Storage
 from twintrack.neuroncore.memory.written import Pattern, pattern_of
 
@@ -33,7 +36,13 @@ class Dynamic(NamedTuple):
     limit: int
     """The index must be below this."""
     dim: int
-    """Dimension of the buffer that the index counts in."""
+    """Dimension that the index counts in."""
+
+    @property
+    def signature(self) -> tuple[Any, ...]:
+        """What decides whether an instruction may use it."""
+        index = self.index.signature if isinstance(self.index, View) else None
+        return self.kind, self.dim, self.stride, self.limit, index
 
 
 class View:
@@ -72,8 +81,7 @@ class View:
     def start_partition(self) -> int:
         """First partition of an on-chip view."""
         buffer = self.storage.buffer
-        row = buffer.row * buffer.dtype.bytes
-        return buffer.start_partition + (self.offset * self.dtype.bytes // row if row else 0)
+        return buffer.start_partition + self.offset * self.dtype.bytes // buffer.partition_bytes
 
     @property
     def free_size(self) -> int:
@@ -84,14 +92,38 @@ class View:
         return size
 
     @property
+    def row(self) -> int:
+        """Elements of the view's type in one partition of its buffer, on chip."""
+        return self.storage.buffer.partition_bytes // self.dtype.bytes
+
+    @property
+    def start_byte(self) -> int:
+        """First byte in the partition, on chip; from the start of the tile where the compiler places it."""
+        buffer = self.storage.buffer
+        inside = (self.offset * self.dtype.bytes) % buffer.partition_bytes
+        return inside + (buffer.address[1] if buffer.address else 0)
+
+    @property
     def signature(self) -> tuple[Any, ...]:
-        """What decides whether an instruction may use it: region, type, shape, first partition, kind of indirection."""
+        """What decides whether an instruction may use it.
+
+        Region, type, shape, first partition, place in a PSUM bank, whether it was placed by hand, indirection.
+        """
         found = self._signature
         if found is None:
             buffer = self.storage.buffer
             start = self.start_partition if buffer.on_chip else 0
-            kind = self.dynamic.kind if self.dynamic is not None else ""
-            found = (buffer.region, self.dtype, self.shape, self.strides, start, kind)
+            byte = self.start_byte % PSUM_BANK_BYTES if buffer.region is MemoryRegion.psum else 0
+            found = (
+                buffer.region,
+                self.dtype,
+                self.shape,
+                self.strides,
+                start,
+                byte,
+                buffer.address is None,
+                None if self.dynamic is None else self.dynamic.signature,
+            )
             self._signature = found
         return found
 

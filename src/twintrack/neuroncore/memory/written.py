@@ -130,24 +130,99 @@ class Written:
         """First byte never written; -1 where all were."""
         if self.whole:
             return -1
-        return (
-            0
-            if self._mask is None
-            else int(np.argmin(self._mask)) * self._grain
-            if self.missing_bytes
-            else -1
-        )
+        if self._mask is None:
+            return 0
+        return -1 if self._mask.all() else int(np.argmin(self._mask)) * self._grain
+
+    def which(
+        self, shape: Sequence[int], strides: Sequence[int], offset: int, itemsize: int
+    ) -> npt.NDArray[np.bool_]:
+        """Which elements of a view were written; of the view's shape.
+
+        Args:
+            shape: elements per dimension.
+            strides: in elements.
+            offset: first element.
+            itemsize: bytes of an element.
+        """
+        if self.whole or self.nothing:
+            return np.full(tuple(shape), self.whole, np.bool_)
+        return np.asarray(self._elements(shape, strides, offset, itemsize).all(axis=-1), np.bool_)
+
+    def mark_where(
+        self,
+        shape: Sequence[int],
+        strides: Sequence[int],
+        offset: int,
+        itemsize: int,
+        chosen: npt.NDArray[np.bool_],
+    ) -> None:
+        """Those elements of a view that are chosen were written; ``chosen`` has the view's shape."""
+        if self.whole or not chosen.any():
+            return
+        found = self._elements(shape, strides, offset, itemsize)
+        found |= chosen[..., None]
+        self.nothing = False
+
+    def covers_rows(self, starts: npt.NDArray[np.int64], inner: Pattern) -> npt.NDArray[np.bool_]:
+        """Of rows that begin at these bytes, each as far as ``inner`` goes: which were wholly written."""
+        if self.whole or self.nothing:
+            return np.full(len(starts), self.whole, np.bool_)
+        grains, mask = self._rows(starts, inner)
+        return np.asarray(mask[grains].all(axis=1))
+
+    def mark_rows(self, starts: npt.NDArray[np.int64], inner: Pattern) -> None:
+        """Rows that begin at these bytes were written, each as far as ``inner`` goes."""
+        if self.whole or not len(starts):
+            return
+        grains, mask = self._rows(starts, inner)
+        mask[grains] = True
+        self.nothing = False
+
+    def clear_rows(self, starts: npt.NDArray[np.int64], inner: Pattern) -> None:
+        """Rows that begin at these bytes count as never written."""
+        if self.nothing or not len(starts):
+            return
+        grains, mask = self._rows(starts, inner)
+        mask[grains] = False
+        self.whole = False
+
+    def _rows(
+        self, starts: npt.NDArray[np.int64], inner: Pattern
+    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
+        """Numbers of the grains of each row, ``(rows, grains)``, and the mask that they count in."""
+        begin, outer, run = inner
+        steps = [step for step, _ in outer]
+        mask = self._refined(gcd(self._grain, begin, run, *steps, int(np.gcd.reduce(starts))))
+        grain = self._grain
+        within = np.array([begin // grain], np.int64)
+        for step, count in (*outer, (grain, run // grain)):
+            within = (within[:, None] + np.arange(count, dtype=np.int64) * (step // grain)).reshape(-1)
+        return starts[:, None] // grain + within[None, :], mask
+
+    def _elements(
+        self, shape: Sequence[int], strides: Sequence[int], offset: int, itemsize: int
+    ) -> npt.NDArray[np.bool_]:
+        """The mask of a view's elements; the last axis, beyond the view's own, are the grains of one."""
+        mask = self._refined(gcd(self._grain, itemsize))
+        per = itemsize // self._grain
+        steps = (*(step * per for step in strides), 1)
+        return np.ndarray((*shape, per), np.bool_, mask, offset * per, steps)
 
     def _mask_at(self, pattern: Pattern) -> npt.NDArray[np.bool_]:
         start, outer, run = pattern
-        grain = gcd(self._grain, start, run, *(step for step, _ in outer))
-        mask = self._mask
-        if mask is None:
-            mask = np.full(self.size // grain, self.whole, np.bool_)
-            self._mask, self._grain = mask, grain
-        elif grain != self._grain:
-            mask = np.repeat(mask, self._grain // grain)
-            self._mask, self._grain = mask, grain
+        mask = self._refined(gcd(self._grain, start, run, *(step for step, _ in outer)))
+        grain = self._grain
         shape = (*(count for _, count in outer), run // grain)
         strides = (*(step // grain for step, _ in outer), 1)
         return np.ndarray(shape, np.bool_, mask, start // grain, strides)
+
+    def _refined(self, grain: int) -> npt.NDArray[np.bool_]:
+        """The mask with this grain, which divides the one it has."""
+        mask = self._mask
+        if mask is None:
+            mask = np.full(self.size // grain, self.whole, np.bool_)
+        elif grain != self._grain:
+            mask = np.repeat(mask, self._grain // grain)
+        self._mask, self._grain = mask, grain
+        return mask

@@ -34,12 +34,23 @@ SBUF_PSUM = frozenset({MemoryRegion.sbuf, MemoryRegion.psum})
 
 
 def name_of(ins: Instruction, view: View) -> str:
-    """The documented name of an operand."""
+    """The documented name of an operand, of the operand that a view is a part of, or of the one that it indexes."""
     names = OPERANDS[ins.opcode]
-    for views, known in ((ins.outs, names.outs), (ins.ins, names.ins)):
-        for at, one in enumerate(views):
-            if one is view:
-                return known[min(at, len(known) - 1)]
+    operands = [
+        (one, known[min(at, len(known) - 1)])
+        for views, known in ((ins.outs, names.outs), (ins.ins, names.ins))
+        for at, one in enumerate(views)
+        if one is not None
+    ]
+    for one, name in operands:
+        if one is view:
+            return name
+    for one, name in operands:
+        if one.dynamic is not None and one.dynamic.index is view:
+            return f"the index of {name}"
+    for one, name in operands:
+        if one.storage is view.storage:
+            return name
     return "operand"
 
 
