@@ -12,6 +12,7 @@ from contextvars import ContextVar
 
 from twintrack.errors import KernelError
 from twintrack.neuroncore.emulator.core import Core
+from twintrack.neuroncore.emulator.quiet import quiet
 
 __all__ = ["current_core", "running"]
 
@@ -37,9 +38,10 @@ def current_core() -> Core:
 
 @contextmanager
 def running(core: Core) -> Iterator[Core]:
-    """This core's kernel runs in this thread until the block ends."""
+    """This core's kernel runs in this thread until the block ends; its arithmetic gives no warnings."""
     token = _CORE.set(core)
     try:
-        yield core
+        with quiet():
+            yield core
     finally:
         _CORE.reset(token)

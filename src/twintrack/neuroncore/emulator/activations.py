@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from twintrack.neuroncore.emulator.quiet import silent
 from twintrack.neuroncore.isa.operators import ACTIVATIONS
 
 __all__ = ["ERROR_ULPS", "activate", "in_valid_range", "valid_range"]
@@ -56,7 +57,7 @@ def activate(name: str, x: Float32, *, parameter: float | npt.NDArray[Any] = 0.0
     Raises:
         KeyError: if there is no such function.
     """
-    with np.errstate(all="ignore"):
+    with silent():
         if name in _SINGLE:
             return _SINGLE[name](x)
         if name == "prelu":

@@ -19,6 +19,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from twintrack.neuroncore.emulator.quiet import silent
+
 __all__ = ["binary", "cumulative", "reduce", "scan", "unary"]
 
 Array = npt.NDArray[Any]
@@ -82,7 +84,7 @@ def binary(op: str, a: Array, b: Array | float, *, out: Array | None = None) -> 
         KeyError: if ``op`` is no operator with two operands.
         TypeError: if the operator does not take elements of this type.
     """
-    with np.errstate(all="ignore"):
+    with silent():
         if op in _NUMBERS:
             _check_float(op, a)
             if op == "power" and a.dtype.kind != "f":
@@ -108,7 +110,7 @@ def unary(op: str, a: Array, *, out: Array | None = None) -> Array:
         TypeError: if the operator does not take elements of this type.
     """
     _check_float(op, a)
-    with np.errstate(all="ignore"):
+    with silent():
         if op == "abs":
             return np.absolute(a, out=out)
         if op == "square":
@@ -150,6 +152,8 @@ def reduce(op: str, x: Array, axis: int | tuple[int, ...], *, keepdims: bool = F
         KeyError: if ``op`` does not reduce.
         ValueError: if nothing is there to be reduced.
     """
+    if axis in (x.ndim - 1, (x.ndim - 1,)) and x.flags.c_contiguous and x.shape[-1] and not keepdims:
+        return _reduce_last(op, x)
     axes = tuple(sorted(one % x.ndim for one in ((axis,) if isinstance(axis, int) else axis)))
     kept = tuple(one for one in range(x.ndim) if one not in axes)
     turned = x if kept == tuple(range(len(kept))) else x.transpose(kept + axes)
@@ -233,7 +237,7 @@ def _loop(step: _Function, data: tuple[Array, ...], first: Array) -> Array:
     columns = [np.ascontiguousarray(np.moveaxis(one, -1, 0)) for one in data]
     result = np.empty_like(columns[0])
     state: Array = first[..., 0]
-    with np.errstate(all="ignore"):
+    with silent():
         for i, rows in enumerate(zip(*columns, strict=True)):
             state = step(*rows, state)
             result[i] = state
@@ -245,13 +249,13 @@ def _accumulate(ufunc: np.ufunc, x: Array, first: Array) -> Array:
     if x.shape[-1] == 0:
         return x.copy()
     start = x.copy()
-    with np.errstate(all="ignore"):
+    with silent():
         start[..., :1] = ufunc(x[..., :1], first)
         return ufunc.accumulate(start, axis=-1)
 
 
 def _reduce_last(op: str, flat: Array) -> Array:
-    with np.errstate(all="ignore"):
+    with silent():
         if op == "average":
             total: Array = np.add.reduce(flat, axis=-1, dtype=flat.dtype)
             return np.divide(total, np.float32(flat.shape[-1]))

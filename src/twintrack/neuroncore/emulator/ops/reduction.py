@@ -16,6 +16,7 @@ import numpy.typing as npt
 from twintrack.neuroncore.emulator import accumulators, alu
 from twintrack.neuroncore.emulator.access import write_raw
 from twintrack.neuroncore.emulator.ops.operands import apply, destination, finish, scalar, there
+from twintrack.neuroncore.emulator.quiet import silent
 from twintrack.neuroncore.isa.instruction import Instruction
 from twintrack.neuroncore.isa.operators import OPERATORS
 from twintrack.neuroncore.memory.view import View
@@ -122,7 +123,7 @@ def _bn_stats(core: Core, ins: Instruction) -> None:
     """Count, mean and ``variance * count`` of the even elements of each partition, then of the odd ones."""
     dst, x = there(ins.outs[0]), _flat(core.read32(ins, there(ins.ins[0])))
     result = np.zeros((len(x), 6), np.float32)
-    with np.errstate(all="ignore"):
+    with silent():
         for at in (0, 1):
             part = x[:, at::2]
             count = part.shape[1]
@@ -143,7 +144,7 @@ def _bn_aggr(core: Core, ins: Instruction) -> None:
     """
     dst, parts = there(ins.outs[0]), _flat(core.read32(ins, there(ins.ins[0])))
     counts, means, squares = (np.ascontiguousarray(parts[:, at::3]) for at in range(3))
-    with np.errstate(all="ignore"):
+    with silent():
         total = np.add.reduce(counts, axis=1, keepdims=True)
         mean = np.add.reduce(counts * means, axis=1, keepdims=True) / total
         apart = means - mean
