@@ -3,26 +3,35 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from twintrack.errors import KernelError
 from twintrack.neuroncore.emulator.core import Checks, Core
 from twintrack.neuroncore.emulator.hazards import Hazards
 from twintrack.neuroncore.emulator.machine import Machine
+from twintrack.neuroncore.isa.instruction import Instruction
 from twintrack.neuroncore.memory.buffer import MemoryRegion
 from twintrack.neuroncore.memory.capacity import MemoryUse, Spill, memory_use
 from twintrack.neuroncore.memory.generation import PSUM_BANK_BYTES, PSUM_BANKS
 from twintrack.nki.arrays import Argument, Arrays
+from twintrack.nki.common_memory import arguments_in, refuse_writes, separate, tensors_in
+from twintrack.nki.containers import mapped
 from twintrack.nki.context import running
+from twintrack.nki.schedule import Edges, Scheduler
 from twintrack.nki.tensor import NkiTensor
 
 if TYPE_CHECKING:
     from twintrack.nki.kernel import Options
 
-__all__ = ["Launch", "launch"]
+__all__ = ["Launch", "launch", "launch_ranks"]
+
+_LNC2 = (2,)
+_NO_EDGES: Edges = MappingProxyType({})
+Observer = Callable[[Core, Instruction], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,41 +60,127 @@ def launch(
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
     options: Options,
+    schedule: Edges = _NO_EDGES,
 ) -> Launch:
     """Run a kernel once per program of its grid.
 
     A grid of two programs is LNC2: two cores at once, sharing ``shared_hbm``. Larger grids, of the dialect until 2.26,
-    are programs one after the other.
+    are programs one after the other, which share it too.
+
+    Args:
+        function: the kernel.
+        grid: programs per axis.
+        args: arrays, or containers of them, and other values.
+        kwargs: likewise.
+        options: how it is run.
+        schedule: edges between named instructions.
 
     Raises:
         KernelError: at the kernel author's line; also if the programs of LNC2 wait for each other forever.
     """
-    arrays = Arrays(values=options.values)
-    hazards = Hazards(_programs(grid)) if options.checks is Checks.ALL else None
-    machine = Machine(partial(_core, options, hazards), grid or (1,))
-    shared = MemoryRegion.shared_hbm if machine.programs > 1 else MemoryRegion.private_hbm
-    wrapped = [arrays.take(value, f"argument {at}") for at, value in enumerate(args)]
-    named = {key: arrays.take(value, key) for key, value in kwargs.items()}
+    return launch_ranks(function, grid, [(args, kwargs)], options, schedule=schedule)[0]
+
+
+def launch_ranks(
+    function: Callable[..., Any],
+    grid: tuple[int, ...],
+    calls: Sequence[tuple[tuple[Any, ...], dict[str, Any]]],
+    options: Options,
+    ranks_per_node: int = 1,
+    schedule: Edges = _NO_EDGES,
+) -> list[Launch]:
+    """Run a kernel on several ranks at once, each of which has its own arguments and its own HBM.
+
+    Args:
+        function: the kernel.
+        grid: of every rank.
+        calls: positional and named arguments, per rank.
+        options: how.
+        ranks_per_node: ranks of one instance.
+        schedule: edges between named instructions.
+
+    Returns:
+        What each rank's launch did.
+
+    Raises:
+        KernelError: at the kernel author's line; also if ranks wait for each other forever.
+    """
+    at_once = math.prod(grid) if grid == _LNC2 else 1
+    hazards = [Hazards(at_once) if options.checks is Checks.ALL else None for _ in calls]
+    schedulers: list[Scheduler] = []
+    make = partial(_core, options, hazards, _adding(schedule, schedulers), math.prod(grid or (1,)))
+    machine = Machine(make, grid or (1,), ranks=len(calls), ranks_per_node=ranks_per_node)
+    region = MemoryRegion.shared_hbm if machine.lnc > 1 else MemoryRegion.private_hbm
+    held = [_Taken(function, args, kwargs, options) for args, kwargs in calls]
+    common = separate([arguments_in((one.args, one.kwargs)) for one in held]) if len(held) > 1 else []
 
     def program(core: Core) -> Any:
         with running(core):
             core.ndim = len(grid)
-            given = [_tensor(core, one, shared) for one in wrapped]
-            keyed = {key: _tensor(core, one, shared) for key, one in named.items()}
+            mine = held[core.rank]
+            given = [_tensor(core, one, region) for one in mine.args]
+            keyed = {key: _tensor(core, one, region) for key, one in mine.kwargs.items()}
             return function(*given, **keyed)
 
     returned = machine.run(program)
     where = _where(function)
+    for one in schedulers:
+        one.finish(where)
+    for search in hazards:
+        if search is not None:
+            search.finish()
     memory = () if options.checks is Checks.OFF else _memory(machine, strict=options.strict)
-    arrays.write_back()
-    result = arrays.give(returned, where)
-    if not arrays.given and not arrays.modified and options.checks is not Checks.OFF:
-        raise _no_output(where)
-    return Launch(result, tuple(machine.cores), memory)
+    refuse_writes(common)
+    size = machine.programs
+    found = []
+    for rank, one in enumerate(held):
+        mine = returned[rank * size : (rank + 1) * size]
+        if machine.lnc > 1:
+            _returned_alike(mine, where)
+        one.arrays.write_back()
+        result = one.arrays.give(mine[0], where)
+        if not one.arrays.given and not one.arrays.modified and options.checks is not Checks.OFF:
+            raise _no_output(where)
+        cores = tuple(machine.cores[rank * size : (rank + 1) * size])
+        found.append(Launch(result, cores, memory[rank * size : (rank + 1) * size]))
+    return found
 
 
-def _programs(grid: tuple[int, ...]) -> int:
-    return math.prod(grid) if grid == (2,) else 1
+class _Taken:
+    """The arguments of one rank."""
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        options: Options,
+    ) -> None:
+        self.arrays = Arrays(values=options.values)
+        names = _names(function)
+        self.args = [
+            self.arrays.take(value, names[at] if at < len(names) else f"argument {at}")
+            for at, value in enumerate(args)
+        ]
+        self.kwargs = {key: self.arrays.take(value, key) for key, value in kwargs.items()}
+
+
+def _returned_alike(returned: Sequence[Any], where: str) -> None:
+    """Both cores of LNC2 return the same tensors, as those of one core alone would be lost."""
+    first, *others = [tensors_in(one) for one in returned]
+    for other in others:
+        same = len(first) == len(other) and all(
+            a.storage is b.storage and (a.shape, a.strides, a.offset) == (b.shape, b.strides, b.offset)
+            for a, b in zip(first, other, strict=True)
+        )
+        if not same:
+            shown = [", ".join(tensor.describe() for tensor in one) or "none" for one in (first, other)]
+            raise KernelError(
+                "the same tensors returned by both cores of LNC2",
+                found=f"{shown[0]} by core 0 and {shown[1]} by core 1",
+                where=where,
+                remedy="make outputs in nl.shared_hbm and return them on both cores",
+            )
 
 
 def _memory(machine: Machine, *, strict: bool) -> tuple[MemoryUse, ...]:
@@ -115,26 +210,58 @@ def _memory(machine: Machine, *, strict: bool) -> tuple[MemoryUse, ...]:
     return found
 
 
-def _core(options: Options, hazards: Hazards | None, program: int) -> Core:
-    sink = None if options.sink is None else partial(options.sink, program)
+def _adding(schedule: Edges, made: list[Scheduler]) -> Callable[[], tuple[Observer, ...]]:
+    """Makes a core's observer of the schedule, if there is one, and keeps it in ``made``."""
+
+    def make() -> tuple[Observer, ...]:
+        if not schedule:
+            return ()
+        made.append(Scheduler(schedule))
+        return (made[-1],)
+
+    return make
+
+
+def _core(
+    options: Options,
+    hazards: Sequence[Hazards | None],
+    scheduler: Callable[[], tuple[Observer, ...]],
+    programs: int,
+    rank: int,
+    program: int,
+) -> Core:
+    sink = None if options.sink is None else partial(options.sink, rank * programs + program)
+    observer = hazards[rank]
     return Core(
         options.generation,
         values=options.values,
         checks=options.checks,
         precise=options.precise,
         sink=sink,
-        observers=() if hazards is None else (hazards,),
+        observers=scheduler() if observer is None else (*scheduler(), observer),
         trip_counts=options.trip_counts,
         program=program,
     )
 
 
 def _tensor(core: Core, value: Any, region: MemoryRegion) -> Any:
-    if not isinstance(value, Argument):
-        return value
-    if value.storage is None:
-        value.storage = core.adopt(value.values, value.shape, value.dtype, region, value.name, "argument")
-    return NkiTensor(value.shape, value.dtype, value.storage)
+    """An argument as the kernel gets it: arrays, also in containers, as tensors."""
+
+    def one(found: Any, name: str) -> Any:
+        del name
+        if not isinstance(found, Argument):
+            return found
+        if found.storage is None:
+            found.storage = core.adopt(found.values, found.shape, found.dtype, region, found.name, "argument")
+        return NkiTensor(found.shape, found.dtype, found.storage)
+
+    return mapped(value, one, "")
+
+
+def _names(function: Callable[..., Any]) -> tuple[str, ...]:
+    """Names of the arguments that are given by position."""
+    code = getattr(function, "__code__", None)
+    return () if code is None else tuple(code.co_varnames[: code.co_argcount])
 
 
 def _where(function: Callable[..., Any]) -> str:

@@ -17,8 +17,8 @@ import numpy.typing as npt
 
 from twintrack.errors import KernelError
 from twintrack.neuroncore.emulator import access
-from twintrack.neuroncore.emulator.ops import HANDLERS
-from twintrack.neuroncore.isa.instruction import Instruction, Register
+from twintrack.neuroncore.emulator.ops import HANDLERS, VALUELESS
+from twintrack.neuroncore.isa.instruction import Instruction, LoopFrame
 from twintrack.neuroncore.isa.legality import LEGALITY
 from twintrack.neuroncore.memory.buffer import Buffer, MemoryRegion
 from twintrack.neuroncore.memory.dtypes import DType
@@ -84,8 +84,12 @@ class Core:
         self.observers = tuple(observers)
         self.trip_counts = trip_counts or {}
         self.program = program
-        self.loops: list[int] = []
-        """Iteration of every NKI loop that is running, the outermost first."""
+        self.rank = 0
+        """Among the ranks that run at once; set by the machine."""
+        self.loops: list[LoopFrame] = []
+        """Every NKI loop that is running, the outermost first."""
+        self.started = 0
+        """Loops started."""
         self.buffers: list[Buffer] = []
         """Every buffer made on this core, in order."""
         self.placed: list[Storage] = []
@@ -166,11 +170,15 @@ class Core:
             return storage
         return Storage.of(buffer, values, precise=self.precise)
 
-    def register(self, value: int | None) -> Register:
-        """A new register of the sequencers."""
+    def new_register(self) -> tuple[int, str]:
+        """Number of a new register of the sequencers, and the author's ``file:line``."""
         self._registers += 1
+        return self._registers - 1, self.author_line()
+
+    def author_line(self) -> str:
+        """``file:line`` of the kernel author's code that is running."""
         frame = self.author()
-        return Register(self._registers - 1, value, f"{frame.f_code.co_filename}:{frame.f_lineno}")
+        return f"{frame.f_code.co_filename}:{frame.f_lineno}"
 
     def _check_room(self, buffer: Buffer) -> None:
         room = (
@@ -246,7 +254,7 @@ class Core:
                     buffer.last_use = ins.number
         for observer in self.observers:
             observer(self, ins)
-        if self.values:
+        if self.values or ins.opcode in VALUELESS:
             HANDLERS[ins.opcode](self, ins)
         else:
             access.touch(self, ins)

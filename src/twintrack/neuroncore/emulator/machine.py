@@ -1,184 +1,194 @@
-"""Several cores that run one kernel: LNC2, or the ranks of a collective, in one process and always in the same order.
+"""The cores of one launch: LNC2, a grid of programs, or the ranks of collectives, in one process.
 
-Each program runs in a thread of its own, but only the one that holds the baton runs; it passes the baton on when it
-must wait for another, and when it ends. So a run is deterministic, needs no locks in the emulator, and a deadlock is
-seen the moment nobody can go on: it is an error that names what each core waits for.
+Programs that run at once take turns (``baton``); what they share, and where they meet, is kept here. So every run of
+a kernel gives the same values and the same order of instructions.
 """
 
 from __future__ import annotations
 
-import contextvars
-import threading
-from collections.abc import Callable
-from typing import Any
+import math
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, NamedTuple
 
 from twintrack.errors import KernelError
+from twintrack.neuroncore.emulator.baton import Baton, Stopped
 from twintrack.neuroncore.emulator.core import Core
+from twintrack.neuroncore.isa.instruction import Instruction
 from twintrack.neuroncore.memory.buffer import MemoryRegion
 from twintrack.neuroncore.memory.dtypes import DType
 from twintrack.neuroncore.memory.storage import Storage
+from twintrack.neuroncore.memory.view import View
 
-__all__ = ["Machine"]
+__all__ = ["Arrival", "Machine", "Meeting"]
 
 _LNC = 2
 
 
-class _Stopped(BaseException):
-    """Ends a program's thread because another program failed."""
+class Arrival(NamedTuple):
+    """A core that has come to a meeting."""
+
+    core: Core
+    ins: Instruction
+
+
+@dataclass(slots=True)
+class Meeting:
+    """Cores that wait for each other at an instruction."""
+
+    arrivals: dict[int, Arrival] = field(default_factory=dict)
+    done: bool = False
 
 
 class Machine:
     """The cores of one launch.
 
     Args:
-        make: a core for a program's number.
-        grid: programs per axis; two in one axis run at once as LNC2, more than two one after the other.
-        together: run all of them at once, as ranks of collectives do.
+        make: a core for a rank and a program's number in its grid.
+        grid: programs per axis. Two in one axis are LNC2: they run at once; others run one after the other.
+        ranks: copies of the grid that run at once and meet in collectives.
+        ranks_per_node: of one instance, which some collectives ask for.
     """
 
-    def __init__(self, make: Callable[[int], Core], grid: tuple[int, ...], *, together: bool = False) -> None:
+    def __init__(
+        self,
+        make: Callable[[int, int], Core],
+        grid: tuple[int, ...],
+        *,
+        ranks: int = 1,
+        ranks_per_node: int = 1,
+    ) -> None:
         self.grid = grid
-        count = 1
-        for size in grid:
-            count *= size
-        self.concurrent = together or (grid == (_LNC,))
-        self.programs = count if self.concurrent else 1
-        """Programs that run at once."""
+        self.ranks = ranks
+        self.ranks_per_node = ranks_per_node
+        self.programs = math.prod(grid)
+        """Programs of one rank."""
+        self.lnc = _LNC if grid == (_LNC,) else 1
+        """Cores of one rank that run at once."""
         self.cores: list[Core] = []
+        """By rank, then by program."""
         self._make = make
-        self._count = count
-        self._shared: list[Storage] = []
-        self._turn = threading.Condition()
-        self._holder = 0
-        self._waiting: dict[int, tuple[Callable[[], bool], str]] = {}
-        self._done: set[int] = set()
-        self._failed: BaseException | None = None
-        self.mail: dict[Any, Any] = {}
-        """What programs leave for each other: by a key of their own choosing."""
+        self._shared: dict[int, list[Storage]] = {}
+        self._meetings: dict[Hashable, Meeting] = {}
+        self._pending: dict[Core, list[tuple[Meeting, Instruction, str]]] = {}
+        self._baton: Baton | None = None
 
-    def run(self, program: Callable[[Core], Any]) -> Any:
-        """Run it once per core; what the first one returned.
+    def run(self, program: Callable[[Core], Any]) -> list[Any]:
+        """Run it once per core; what each returned, in the order of ``cores``.
 
         Raises:
             KernelError: of the first program that failed, or for a deadlock.
         """
-        for number in range(self._count):
-            core = self._make(number)
-            core.machine = self
-            self.cores.append(core)
-        if not self.concurrent or self._count == 1:
-            results = [program(core) for core in self.cores]
-            return results[0]
-        return self._together(program)
+        for rank in range(self.ranks):
+            for number in range(self.programs):
+                core = self._make(rank, number)
+                core.machine = self
+                core.rank = rank
+                self.cores.append(core)
+        if self.ranks * self.lnc == 1:
+            return [program(core) for core in self.cores]
+        self._baton = Baton(len(self.cores), self.named, self._stop)
 
-    def _together(self, program: Callable[[Core], Any]) -> Any:
-        results: list[Any] = [None] * self._count
+        def body(lane: int) -> Any:
+            core = self.cores[lane]
+            returned = program(core)
+            self._finish(core)
+            return returned
 
-        def body(number: int) -> None:
-            try:
-                self._take(number)
-                results[number] = program(self.cores[number])
-            except _Stopped:
-                pass
-            except BaseException as error:  # noqa: BLE001 - raised again in the caller's thread
-                with self._turn:
-                    if self._failed is None:
-                        self._failed = error
-            finally:
-                self._end(number)
+        return self._baton.run(body)
 
-        threads = [
-            threading.Thread(
-                target=contextvars.copy_context().run, args=(body, number), name=f"core {number}"
-            )
-            for number in range(self._count)
-        ]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        if self._failed is not None:
-            raise self._failed
-        return results[0]
+    def _stop(self) -> None:
+        for core in self.cores:
+            core.observers = (_stopper,)
 
-    # the baton
+    def lane(self, core: Core) -> int:
+        """Its place in ``cores``."""
+        return core.rank * self.programs + core.program
 
-    def _take(self, number: int) -> None:
-        with self._turn:
-            self._turn.wait_for(lambda: self._holder == number or self._failed is not None)
-            if self._failed is not None:
-                raise _Stopped
+    def named(self, lane: int) -> str:
+        """A core as messages name it."""
+        rank, program = divmod(lane, self.programs)
+        if self.ranks == 1:
+            return f"core {program}"
+        return f"rank {rank}" if self.programs == 1 else f"rank {rank} core {program}"
 
-    def _end(self, number: int) -> None:
-        with self._turn:
-            self._done.add(number)
-            self._waiting.pop(number, None)
-            self._pass(number)
+    # where cores meet
 
-    def _pass(self, number: int) -> None:
-        """Give the baton to the next program that can go on; nobody where none can."""
-        for step in range(1, self._count + 1):
-            other = (number + step) % self._count
-            if other in self._done:
-                continue
-            waits = self._waiting.get(other)
-            if waits is None or waits[0]():
-                self._holder = other
-                self._turn.notify_all()
-                return
-        if len(self._done) < self._count and self._failed is None:
-            self._failed = self._deadlock()
-        self._turn.notify_all()
-
-    def wait(self, core: Core, ready: Callable[[], bool], what: str) -> None:
-        """Let others run until this holds.
+    def meet(
+        self,
+        core: Core,
+        ins: Instruction,
+        key: Hashable,
+        members: tuple[int, ...],
+        complete: Callable[[dict[int, Arrival]], None],
+        *,
+        soft: bool = False,
+    ) -> None:
+        """Wait until all members have come as often as this one to meetings of this key.
 
         Args:
-            core: which waits.
-            ready: looked at whenever the baton is passed on.
-            what: as a message names it, with the author's line.
+            core: which comes.
+            ins: at this instruction.
+            key: names the series of meetings.
+            members: lanes.
+            complete: carries the exchange out, once, when the last has come; given the arrivals in order of lanes.
+            soft: where it would be a deadlock, go on; the core waits when it touches an operand of the instruction,
+                comes to this key again, or ends.
 
         Raises:
-            KernelError: if no program can go on.
+            KernelError: what ``complete`` raises.
         """
-        if ready():
+        lane = self.lane(core)
+        met: dict[Hashable, int] = core.state.setdefault("meetings", {})
+        met[key] = met.get(key, 0) + 1
+        meeting = self._meetings.setdefault((key, met[key]), Meeting())
+        meeting.arrivals[lane] = Arrival(core, ins)
+        if len(meeting.arrivals) == len(members):
+            del self._meetings[(key, met[key])]
+            complete(dict(sorted(meeting.arrivals.items())))
+            meeting.done = True
             return
-        number = core.program
-        if not self.concurrent or self._count == 1:
-            raise KernelError(
-                "another core to wait for",
-                found=f"one core, which waits for {what}",
-                where=what.rsplit(" at ", 1)[-1],
-                remedy="launch the kernel on two cores, kernel[2]",
-            )
-        with self._turn:
-            self._waiting[number] = (ready, what)
-            self._pass(number)
-            self._turn.wait_for(lambda: self._holder == number or self._failed is not None)
-            self._waiting.pop(number, None)
-            if self._failed is not None:
-                raise _Stopped
 
-    def _deadlock(self) -> KernelError:
-        named = "; ".join(
-            f"core {number} waits for {what}" for number, (_, what) in sorted(self._waiting.items())
-        )
-        ended = f"; cores {sorted(self._done)} have ended" if self._done else ""
-        first = min(self._waiting) if self._waiting else 0
-        where = self._waiting[first][1].rsplit(" at ", 1)[-1] if self._waiting else "kernel"
-        return KernelError(
-            "cores that can go on",
-            found=f"a deadlock: {named}{ended}",
-            where=where,
-            remedy="make every core reach the same barriers and exchanges, in the same order",
-        )
+        def what() -> str:
+            missing = [self.named(other) for other in members if other not in meeting.arrivals]
+            return f"{', '.join(missing)} in {ins.opcode}"
+
+        if not self._wait(core, meeting, what, ins.line, soft=soft):
+            self._pending.setdefault(core, []).append((meeting, ins, what()))
+            if self._settle not in core.observers:
+                core.observers = (self._settle, *core.observers)
+
+    def _wait(
+        self, core: Core, meeting: Meeting, what: Callable[[], str], where: str, *, soft: bool = False
+    ) -> bool:
+        assert self._baton is not None  # noqa: S101 - a core alone never has to wait
+        return self._baton.wait(self.lane(core), lambda: meeting.done, what, where, soft=soft)
+
+    def _settle(self, core: Core, ins: Instruction) -> None:
+        """Before an instruction: wait for posted exchanges whose operands it touches, or whose pipe it uses."""
+        left = []
+        for meeting, posted, what in self._pending.get(core, ()):
+            if meeting.done:
+                continue
+            if _touches(ins, posted):
+                self._wait(core, meeting, partial(_posted, what, posted.line), ins.line)
+            else:
+                left.append((meeting, posted, what))
+        self._pending[core] = left
+        if not left:
+            core.observers = tuple(one for one in core.observers if one != self._settle)
+
+    def _finish(self, core: Core) -> None:
+        for meeting, posted, what in self._pending.pop(core, ()):
+            self._wait(core, meeting, partial(_posted, what, posted.line), posted.line)
 
     # memory that cores share
 
     def shared(
         self, core: Core, shape: tuple[int, ...], dtype: DType, make: Callable[[], Storage]
     ) -> Storage:
-        """The buffer that every core's n-th allocation in ``shared_hbm`` means.
+        """The buffer that every program's n-th allocation in ``shared_hbm`` of a rank means.
 
         Args:
             core: which allocates.
@@ -189,22 +199,48 @@ class Machine:
         Raises:
             KernelError: if the cores' n-th allocations differ.
         """
+        known = self._shared.setdefault(core.rank, [])
         at: int = core.state.get("shared allocations", 0)
         core.state["shared allocations"] = at + 1
-        if at == len(self._shared):
-            self._shared.append(make())
-            return self._shared[at]
-        found = self._shared[at]
+        if at == len(known):
+            known.append(make())
+            return known[at]
+        found = known[at]
         if found.buffer.shape != shape or found.buffer.dtype is not dtype:
             frame = core.author()
             raise KernelError(
                 f"the same shared tensor on every core ({found.buffer!r})",
-                found=f"{list(shape)} {dtype} on core {core.program}",
+                found=f"{list(shape)} {dtype} on {self.named(self.lane(core))}",
                 where=f"{frame.f_code.co_filename}:{frame.f_lineno}",
                 remedy="allocate tensors in nl.shared_hbm alike on all cores, or in nl.private_hbm",
             )
         return found
 
     def shares(self, region: MemoryRegion) -> bool:
-        """Whether a buffer in this region is one for all cores."""
-        return region is MemoryRegion.shared_hbm and self.concurrent and self._count > 1
+        """Whether a buffer in this region is one for all programs of a rank."""
+        return region is MemoryRegion.shared_hbm and self.programs > 1
+
+
+def _posted(what: str, line: str) -> str:
+    return f"{what} (posted at {line})"
+
+
+def _stopper(core: Core, ins: Instruction) -> None:
+    """In place of a core's observers once another core has failed."""
+    del core, ins
+    raise Stopped
+
+
+def _touches(ins: Instruction, posted: Instruction) -> bool:
+    """Whether an instruction must wait for a posted exchange."""
+    if ins.opcode == posted.opcode and ins.attributes.get("pipe_id") == posted.attributes.get("pipe_id"):
+        return True
+    written = {id(view.storage) for view in posted.outs if view is not None}
+    sent = {id(view.storage) for view in posted.ins if view is not None}
+    for view in (*ins.outs, *ins.ins):
+        if view is None:
+            continue
+        index = view.dynamic.index if view.dynamic is not None else None
+        if id(view.storage) in written or (isinstance(index, View) and id(index.storage) in written):
+            return True
+    return any(view is not None and id(view.storage) in sent for view in ins.outs)

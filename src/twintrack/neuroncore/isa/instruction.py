@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from twintrack.neuroncore.memory.buffer import Buffer
 from twintrack.neuroncore.memory.view import View
 
-__all__ = ["Access", "Engine", "Instruction", "Register", "access_of"]
+__all__ = ["DYNAMIC_LOOPS", "Access", "Engine", "Instruction", "LoopFrame", "Register", "access_of"]
 
 
 class Engine(StrEnum):
@@ -28,25 +28,41 @@ class Engine(StrEnum):
 
 
 class Register:
-    """A register of the sequencers: a signed 32-bit integer, or nothing while it was never written.
+    """A register of the sequencers: 32 bits, read as a signed integer, or as a float32 where one was loaded.
 
     Args:
         number: counted from 0 in a core's run.
-        value: the integer; ``None`` where it was not written, or where values are not computed.
+        value: what it holds; ``None`` where it was never written, or where values are not computed.
+        line: ``file:line`` where it was made.
     """
 
-    __slots__ = ("known", "line", "number", "value")
+    __slots__ = ("line", "number", "value", "written")
 
-    def __init__(self, number: int, value: int | None, line: str) -> None:
+    def __init__(self, number: int, value: int | float | None, line: str) -> None:
         self.number = number
         self.value = value
         self.line = line
-        self.known = value is not None
-        """False where a run without values loaded it from memory."""
+        self.written = value is not None
+        """Whether anything was put in it; a written one without a value was loaded where none are computed."""
 
     def __repr__(self) -> str:
         shown = self.value if self.value is not None else "?"
         return f"r{self.number}={shown}"
+
+
+class LoopFrame(NamedTuple):
+    """Where an instruction stands in one loop around it."""
+
+    loop: int
+    """Executions of loops on this core are counted from 0; an inner loop gets a number each time that it starts."""
+    kind: str
+    """``affine``, ``sequential``, ``static``, ``dynamic``, ``fori`` or ``while``."""
+    iteration: int
+    """From 0."""
+
+
+DYNAMIC_LOOPS = frozenset({"dynamic", "fori", "while"})
+"""Kinds of loops that run on the device; the others are unrolled when the kernel is traced."""
 
 
 class Access(NamedTuple):
@@ -118,9 +134,9 @@ class Instruction:
         self.lineno = 0
         self.number = -1
         """In the order of issue, from 0."""
-        self.loop: tuple[int, ...] = ()
-        """Iteration of every NKI loop around it, the outermost first."""
-        self.after: tuple[int, ...] = ()
+        self.loop: tuple[LoopFrame, ...] = ()
+        """Its place in every NKI loop around it, the outermost first."""
+        self.after: list[int] = []
         """Instructions that it must wait for by ``depends_on``."""
 
     @property

@@ -80,19 +80,22 @@ OPERANDS: Mapping[str, Operands] = MappingProxyType(
         "register_move": _one(""),
         "register_load": _one("", "src"),
         "register_store": _one("dst"),
+        "register_alu": _one(""),  # ours: arithmetic of Python on registers
         "sendrecv": _one("dst", "src"),
         "core_barrier": _one("", "data"),
         "device_print": _one("", "tensor"),
         # collectives: as many as there are tensors
         "all_reduce": _one("dsts", "srcs"),
         "all_gather": _one("dsts", "srcs"),
-        "all_gather_v": _one("dsts", "srcs metadata_tensor"),
+        "all_gather_v": _one("dsts metadata_tensor", "srcs metadata_tensor"),
         "reduce_scatter": _one("dsts", "srcs"),
         "all_to_all": _one("dsts", "srcs"),
-        "all_to_all_v": _one("dsts", "srcs metadata_tensor"),
+        "all_to_all_v": _one("dsts metadata_tensor", "srcs metadata_tensor"),
         "collective_permute": _one("dsts", "srcs"),
-        "collective_permute_implicit": _one("dsts", "srcs"),
-        "collective_permute_implicit_reduce": _one("dsts", "srcs0 srcs1"),
+        "collective_permute_implicit": _one("dsts_by_channel", "srcs_by_channel"),
+        "collective_permute_implicit_reduce": _one("dsts_by_channel", "srcs"),  # srcs0, then srcs1
+        "collective_permute_implicit_current_processing_rank_id": _one(""),
+        "rank_id": _one(""),
     }
 )
 """By opcode, which is the name of the ``nki.isa`` (or ``nki.collectives``) function."""

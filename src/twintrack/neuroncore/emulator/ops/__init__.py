@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from twintrack.neuroncore.emulator.ops import (
+    collective,
     control,
     elementwise,
     gather,
@@ -26,7 +27,7 @@ from twintrack.neuroncore.isa.instruction import Instruction
 if TYPE_CHECKING:
     from twintrack.neuroncore.emulator.core import Core
 
-__all__ = ["HANDLERS"]
+__all__ = ["HANDLERS", "VALUELESS"]
 
 HANDLERS: Mapping[str, Callable[[Core, Instruction], None]] = MappingProxyType(
     {
@@ -39,6 +40,10 @@ HANDLERS: Mapping[str, Callable[[Core, Instruction], None]] = MappingProxyType(
         **gather.HANDLERS,
         **random.HANDLERS,
         **control.HANDLERS,
+        **collective.HANDLERS,
     }
 )
 """By opcode."""
+
+VALUELESS = frozenset({*control.HANDLERS, *collective.HANDLERS})
+"""Opcodes whose handlers run without values too: registers may be known, and cores meet."""

@@ -12,6 +12,7 @@ from types import MappingProxyType
 
 from twintrack.neuroncore.isa.instruction import Instruction
 from twintrack.neuroncore.isa.legality import (
+    collective,
     control,
     elementwise,
     gather,
@@ -39,6 +40,7 @@ LEGALITY: Mapping[str, Rule] = MappingProxyType(
         **gather.RULES,
         **random.RULES,
         **control.RULES,
+        **collective.RULES,
     }
 )
 """By opcode."""
