@@ -268,13 +268,34 @@ def test_the_wheel_carries_data_templates_and_types(tmp_path):
     assert "py.typed" in found
 
 
+def _works_when_imported(tree: ast.Module) -> bool:
+    """Whether a statement of the module calls or loops, instead of defining a name, outside of a guarded main."""
+    return any(
+        isinstance(node, (ast.For, ast.While, ast.With))
+        or (isinstance(node, ast.Expr) and not isinstance(node.value, ast.Constant))
+        for node in tree.body
+    )
+
+
 def test_scripts_can_be_imported_without_starting_their_work():
     unguarded = [
         _name(path)
         for path in RUN_BY_PEOPLE
-        if 'if __name__ == "__main__":' not in path.read_text(encoding="utf-8")
-        and not path.name.startswith("_")
-        and path.name != "__init__.py"
+        if _works_when_imported(ast.parse(path.read_text(encoding="utf-8")))
     ]
 
     assert not unguarded, f"guard what runs with 'if __name__ == \"__main__\":': {unguarded}"
+
+
+@pytest.mark.parametrize(
+    ("code", "works"),
+    [
+        ("main()", True),
+        ("for path in paths:\n  print(path)", True),
+        ("with open(name) as file:\n  print(file.read())", True),
+        ('if __name__ == "__main__":\n  main()', False),
+        ('"""A docstring."""\nimport sys\nSIZES = (1, 2)\n\ndef main(): ...', False),
+    ],
+)
+def test_work_outside_the_guard_is_found(code, works):
+    assert _works_when_imported(ast.parse(code)) == works

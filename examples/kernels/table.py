@@ -1,0 +1,111 @@
+"""The example kernels: one record each, with the sizes they are shown and tested at and how exact they are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+__all__ = ["EXAMPLES", "Example", "example"]
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """One kernel beside its reference.
+
+    Args:
+        name: of the kernel function in ``FOLDER/kernel.py``.
+        folder: below ``examples/kernels``; its ``reference.py`` has ``make_inputs`` and ``expected``.
+        shown: sizes that ``run.py`` uses, for ``make_inputs``.
+        small: sizes for tests: more than one tile in every direction that is tiled.
+        tolerance: by element type of the inputs: the largest error of an output, as a share of the largest magnitude
+            that the reference has in it.
+        reason: where that error comes from.
+        chips: that it runs on.
+        cores: programs of the launch grid: 2 is LNC2.
+        ranks: of the collective; 1 where there is none.
+    """
+
+    name: str
+    folder: str
+    shown: Mapping[str, int]
+    small: Mapping[str, int]
+    tolerance: Mapping[str, float]
+    reason: str
+    chips: tuple[str, ...] = ("trn1", "trn2", "trn3")
+    cores: int = 1
+    ranks: int = 1
+    dtypes: tuple[str, ...] = field(init=False)
+    """Element types of the inputs that it is run with."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "dtypes", tuple(self.tolerance))
+
+
+def _sizes(**sizes: int) -> Mapping[str, int]:
+    return MappingProxyType(sizes)
+
+
+def _tolerance(float32: float, bfloat16: float) -> Mapping[str, float]:
+    return MappingProxyType({"float32": float32, "bfloat16": bfloat16})
+
+
+def _matmul(step: str) -> Example:
+    return Example(
+        f"matmul_{step}",
+        "matmul",
+        shown=_sizes(m=1024, k=1024, n=1024),
+        small=_sizes(m=256, k=256, n=1024),
+        tolerance=_tolerance(2e-6, 2**-8),
+        reason="float32 sums of K products; bfloat16 results are rounded once, by at most 2^-8 of themselves",
+    )
+
+
+EXAMPLES: tuple[Example, ...] = (
+    _matmul("basic"),
+    _matmul("hoisted"),
+    _matmul("block_free"),
+    _matmul("block_all"),
+    Example(
+        "softmax",
+        "softmax",
+        shown=_sizes(rows=1024, columns=4096),
+        small=_sizes(rows=200, columns=384),
+        tolerance=_tolerance(1e-6, 2**-8),
+        reason="float32 powers and sums; bfloat16 results are rounded once, by at most 2^-8 of themselves",
+    ),
+    Example(
+        "rmsnorm",
+        "rmsnorm",
+        shown=_sizes(rows=1024, width=4096),
+        small=_sizes(rows=200, width=384),
+        tolerance=_tolerance(1e-6, 2**-8),
+        reason="float32 sum of squares; bfloat16 results are rounded once, by at most 2^-8 of themselves",
+    ),
+    Example(
+        "rope",
+        "rope",
+        shown=_sizes(heads=8, positions=1024, width=128),
+        small=_sizes(heads=3, positions=200, width=64),
+        tolerance=_tolerance(1e-6, 2**-8),
+        reason="products and their sum in float32; bfloat16 results are rounded once, by at most 2^-8 of themselves",
+    ),
+    Example(
+        "embedding_gather",
+        "embedding_gather",
+        shown=_sizes(tokens=1024, vocabulary=32_000, width=1024),
+        small=_sizes(tokens=200, vocabulary=300, width=96),
+        tolerance=_tolerance(0.0, 0.0),
+        reason="nothing is computed",
+    ),
+)
+"""In the order of the index page."""
+
+
+def example(name: str) -> Example:
+    """The one of this name.
+
+    Raises:
+        KeyError: if there is none.
+    """
+    return {one.name: one for one in EXAMPLES}[name]
