@@ -31,6 +31,7 @@ from twintrack.nki.isa.gather import (
 )
 from twintrack.nki.isa.issue import NkiInstruction
 from twintrack.nki.isa.movement import dma_copy, memset, tensor_copy
+from twintrack.nki.isa.random import rand2, rand_get_state, rand_set_state, rng, set_rng_seed
 from twintrack.nki.isa.reduction import (
     bn_aggr,
     bn_stats,
@@ -49,6 +50,7 @@ from twintrack.nki.isa.scalar import (
     reciprocal,
 )
 from twintrack.nki.isa.selection import affine_select, iota, range_select, select_reduce, sequence_bounds
+from twintrack.nki.isa.target import get_nc_sub_version, get_nc_version
 from twintrack.nki.isa.tensor import nc_matmul, nc_transpose
 
 __all__ = [
@@ -67,6 +69,8 @@ __all__ = [
     "dropout",
     "engine",
     "exponential",
+    "get_nc_sub_version",
+    "get_nc_version",
     "gpsimd_engine",
     "iota",
     "local_gather",
@@ -82,13 +86,18 @@ __all__ = [
     "nc_version",
     "nonzero_with_count",
     "oob_mode",
+    "rand2",
+    "rand_get_state",
+    "rand_set_state",
     "range_select",
     "reciprocal",
     "reduce_cmd",
+    "rng",
     "scalar_engine",
     "scalar_tensor_tensor",
     "select_reduce",
     "sequence_bounds",
+    "set_rng_seed",
     "tensor_copy",
     "tensor_engine",
     "tensor_partition_reduce",

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from twintrack.neuroncore.emulator.access import require_written, resolve
+from twintrack.neuroncore.emulator.access import require_written
+from twintrack.neuroncore.emulator.dynamic import resolve
 from twintrack.neuroncore.isa.instruction import Instruction
 from twintrack.neuroncore.memory.view import View
 
