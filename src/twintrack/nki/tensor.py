@@ -101,6 +101,10 @@ class NkiTensor(View, NKIObject):
     def __repr__(self) -> str:
         return f"NkiTensor({self.describe()}, shape={self.shape}, dtype={self.dtype})"
 
+    def __str__(self) -> str:
+        """What it is, and its elements where the run computes them."""
+        return f"{self!r}\n{elements(self)}"
+
     def is_contiguous(self) -> bool:
         """Whether its elements lie densely in row-major order; on chip within each partition."""
         step = 1

@@ -269,7 +269,7 @@ def _whole(function: str, x: Any, dtype: Any, remainder: str, factor: float, com
 
 
 def _reduced_angle(data: NkiTensor, turns: float) -> NkiTensor:
-    """``data + 2 pi turns``, less a whole number of turns, in ``[-pi, pi]`` as float32.
+    """An angle in ``[-pi/2, pi/2]`` with the sine of ``data + 2 pi turns``, as float32.
 
     The number of turns is rounded to nearest by a write to int32. Up to ``2**18`` in magnitude the result is within
     ``5e-7`` of the exact one; beyond, products with the number of turns are no longer exact, and the result is only
@@ -282,6 +282,9 @@ def _reduced_angle(data: NkiTensor, turns: float) -> NkiTensor:
         isa.scalar_tensor_tensor(angle, count, "multiply", -part, "add", angle if at else data)
     if turns:
         isa.tensor_scalar(angle, angle, "add", 2 * math.pi * turns)
+    # near half a turn the rounded count may be one off: sin(x) = sin(pi - x) folds both sides back
+    for half, nearer in ((math.pi, "minimum"), (-math.pi, "maximum")):
+        isa.scalar_tensor_tensor(angle, angle, "subtract", half, nearer, angle, reverse0=True)
     isa.tensor_scalar(angle, angle, "maximum", -_PI, op1="minimum", operand1=_PI)
     return angle
 

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from twintrack.neuroncore.isa.operators import OPERATORS
+from twintrack.neuroncore.memory.buffer import MemoryRegion
 from twintrack.neuroncore.memory.dtypes import DType
 from twintrack.nki import isa
 from twintrack.nki.isa.issue import author_error
@@ -209,15 +210,17 @@ def abs_min(x: Any, y: Any, dtype: Any = None) -> NkiTensor:
 
 @operator("power")
 def power(x: Any, y: Any, dtype: Any = None) -> NkiTensor:
-    """``x`` to the power of ``y``, on GpSimd, which cannot reach PSUM: a tile there is copied first; see ``add``."""
-    x, y = (_reachable(value) for value in (x, y))
+    """``x`` to the power of ``y``; see ``add``.
+
+    Of two tiles it runs on GpSimd, which cannot reach PSUM: a tile there is copied to SBUF first.
+    """
+    if isinstance(x, NkiTensor) and isinstance(y, NkiTensor):
+        x, y = _reachable(x), _reachable(y)
     return _binary("power", x, y, dtype)
 
 
-def _reachable(value: Any) -> Any:
-    if isinstance(value, NkiTensor) and value.buffer.value == "psum":
-        return sbuf_copy(value)
-    return value
+def _reachable(x: NkiTensor) -> NkiTensor:
+    return sbuf_copy(x) if x.buffer is MemoryRegion.psum else x
 
 
 @operator("fmod")
