@@ -13,15 +13,16 @@ import numpy as np
 import numpy.typing as npt
 
 from twintrack.errors import KernelError
-from twintrack.neuroncore.isa.instruction import Engine, Instruction, Register
+from twintrack.neuroncore.isa.instruction import Instruction, Register
 from twintrack.neuroncore.isa.legality.common import broken
+from twintrack.neuroncore.isa.legality.indirection import group_partitions
 from twintrack.neuroncore.memory.view import View
 from twintrack.neuroncore.memory.written import Pattern, pattern_of
 
 if TYPE_CHECKING:
     from twintrack.neuroncore.emulator.core import Core
 
-__all__ = ["Integers", "columns", "group_rows", "index_of", "resolve", "rows", "within"]
+__all__ = ["Integers", "columns", "index_of", "resolve", "rows", "within"]
 
 Array = npt.NDArray[Any]
 Integers = npt.NDArray[np.int64]
@@ -86,11 +87,6 @@ def _out_of_bounds(ins: Instruction, view: View, index: int, row: int | None = N
     )
 
 
-def group_rows(ins: Instruction, view: View) -> int:
-    """Partitions that share the offsets of tensor indirection: 32 on the Tensor Engine, 16 on others."""
-    return min(32 if ins.engine is Engine.TENSOR else 16, view.shape[0])
-
-
 def rows(core: Core, ins: Instruction, view: View, *, skip: bool) -> tuple[Integers, Pattern, Array]:
     """First elements of a vector view's rows, the pattern in bytes of a row from there, and which rows are inside."""
     dynamic = view.dynamic
@@ -117,7 +113,7 @@ def columns(core: Core, ins: Instruction, view: View) -> Integers:
     dynamic = view.dynamic
     assert dynamic is not None  # noqa: S101 - only such views come here
     partitions, count = view.shape
-    group = group_rows(ins, view)
+    group = group_partitions(ins, view)
     used = View(
         dynamic.index.storage,
         dynamic.index.dtype,

@@ -30,7 +30,14 @@ from twintrack.nki.isa.gather import (
     topk,
 )
 from twintrack.nki.isa.issue import NkiInstruction
-from twintrack.nki.isa.movement import dma_copy, memset, tensor_copy
+from twintrack.nki.isa.movement import (
+    dma_compute,
+    dma_copy,
+    dma_transpose,
+    memset,
+    tensor_copy,
+    tensor_copy_predicated,
+)
 from twintrack.nki.isa.random import rand2, rand_get_state, rand_set_state, rng, set_rng_seed
 from twintrack.nki.isa.reduction import (
     bn_aggr,
@@ -64,8 +71,10 @@ __all__ = [
     "bn_aggr",
     "bn_stats",
     "dge_mode",
+    "dma_compute",
     "dma_copy",
     "dma_engine",
+    "dma_transpose",
     "dropout",
     "engine",
     "exponential",
@@ -99,6 +108,7 @@ __all__ = [
     "sequence_bounds",
     "set_rng_seed",
     "tensor_copy",
+    "tensor_copy_predicated",
     "tensor_engine",
     "tensor_partition_reduce",
     "tensor_reduce",

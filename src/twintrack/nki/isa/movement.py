@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from twintrack.neuroncore.isa.instruction import Engine
@@ -9,10 +10,18 @@ from twintrack.neuroncore.memory.buffer import MemoryRegion
 from twintrack.nki.isa.constants import dge_mode as _dge
 from twintrack.nki.isa.constants import engine as _engine
 from twintrack.nki.isa.constants import oob_mode as _oob
-from twintrack.nki.isa.issue import NkiInstruction, choose, issue
+from twintrack.nki.isa.issue import (
+    NkiInstruction,
+    author_error,
+    choose,
+    issue,
+    number_or_tensor,
+    op_name,
+    tensor_of,
+)
 from twintrack.nki.tensor import NkiTensor
 
-__all__ = ["dma_copy", "memset", "tensor_copy"]
+__all__ = ["dma_compute", "dma_copy", "dma_transpose", "memset", "tensor_copy", "tensor_copy_predicated"]
 
 
 def dma_copy(
@@ -27,16 +36,17 @@ def dma_copy(
     """``dst = src`` by a DMA, between SBUF and HBM in any direction, cast through float32 where types differ.
 
     Args:
-        dst: as many elements as ``src``.
-        src: may be indirect, as ``dst`` may.
+        dst: as many elements as ``src``; may scatter to rows of HBM that a vector of indices names.
+        src: may gather such rows.
         priority: 0 (first) to 3; NeuronCore-v4.
-        oob_mode: what a dynamic index out of bounds does.
-        dge_mode: who makes the descriptors; hardware from NeuronCore-v3.
-        engine: which engine triggers a hardware DGE.
+        oob_mode: what a dynamic index out of bounds does; ``skip`` leaves the elements of ``dst`` as they were.
+        dge_mode: who makes the descriptors; hardware from NeuronCore-v3, and not for vectors of indices.
+        engine: ``sync`` or ``scalar``, which trigger a hardware DGE.
         name: for messages and profiles.
 
     Raises:
-        KernelError: for PSUM operands, unequal numbers of elements, or an index out of bounds.
+        KernelError: for PSUM operands, unequal numbers of elements, a mode that the generation or the addresses do not
+            allow, or an index out of bounds.
     """
     attributes = {
         "oob_mode": oob_mode.name,
@@ -45,6 +55,91 @@ def dma_copy(
         "priority": priority,
     }
     return issue("dma_copy", Engine.DMA, (dst,), (src,), attributes, name)
+
+
+def dma_transpose(
+    dst: NkiTensor,
+    src: NkiTensor,
+    axes: Sequence[int] | None = None,
+    priority: int | None = None,
+    dge_mode: _dge = _dge.unknown,
+    oob_mode: _oob = _oob.error,
+    name: str | None = None,
+) -> NkiInstruction:
+    """``dst`` is ``src`` with its first and last dimension exchanged, by a DMA; bits are kept.
+
+    Args:
+        dst: SBUF, of the type of ``src``: ``(c, r)``, ``(c, b, r)`` or ``(c, a, b, r)``.
+        src: HBM or SBUF, 2 or 4 bytes an element: ``(r, c)``, ``(r, b, c)`` or ``(r, a, b, c)``. With a vector of
+            indices, HBM rows ``index.T.flatten()[:r]``, 2 bytes an element, ``r`` a multiple of 16.
+        axes: ``(1, 0)``, ``(2, 1, 0)`` or ``(3, 1, 2, 0)``, which is what happens anyway.
+        priority: 0 (first) to 3; NeuronCore-v4.
+        dge_mode: ``hwdge`` (16 rows, 2 bytes an element) for a direct transpose, ``swdge`` for an indirect one.
+        oob_mode: what a dynamic index out of bounds does; ``skip`` leaves what it names of ``dst`` as it was.
+        name: for messages and profiles.
+
+    Raises:
+        KernelError: for shapes, types, regions or modes that the DMA does not take, or an index out of bounds.
+    """
+    attributes = {
+        "axes": None if axes is None else tuple(axes),
+        "priority": priority,
+        "dge_mode": dge_mode.name,
+        "oob_mode": oob_mode.name,
+    }
+    return issue("dma_transpose", Engine.DMA, (dst,), (src,), attributes, name)
+
+
+def dma_compute(
+    dst: NkiTensor,
+    srcs: Sequence[NkiTensor],
+    reduce_op: Any,
+    scales: Sequence[float] | None = None,
+    unique_indices: bool = True,
+    oob_mode: _oob = _oob.error,
+    name: str | None = None,
+) -> NkiInstruction:
+    """``dst`` is the sum of ``srcs``, in float32 with one rounding, by the DMA engines.
+
+    With a vector of indices it reads, adds and writes in place: rows of ``dst`` in HBM, or of a source in HBM onto
+    ``dst`` in SBUF; then ``srcs`` are ``dst`` itself and one other.
+
+    Args:
+        dst: SBUF or HBM.
+        srcs: 1 to 16, each with as many elements as ``dst``.
+        reduce_op: ``nl.add``.
+        scales: ``None``, or 1.0 for each.
+        unique_indices: must be true with a vector of indices, and is checked for a scatter.
+        oob_mode: what an index out of bounds does.
+        name: for messages and profiles.
+
+    Raises:
+        KernelError: for another operator or scale, unequal sizes, indices that repeat or are out of bounds.
+    """
+    sources = tuple(tensor_of("dma_compute", "srcs", one) for one in srcs)
+    same = next((at for at, one in enumerate(sources) if _same_tensor(one, dst)), None)
+    attributes = {
+        "reduce_op": op_name(reduce_op),
+        "scales": None if scales is None else tuple(float(one) for one in scales),
+        "unique_indices": bool(unique_indices),
+        "oob_mode": oob_mode.name,
+        "same_as_dst": same,
+    }
+    return issue("dma_compute", Engine.DMA, (dst,), sources, attributes, name)
+
+
+def _same_tensor(first: NkiTensor, second: NkiTensor) -> bool:
+    """Whether both are the same elements, by the same indices where there are some."""
+    if first.storage is not second.storage or first.dtype is not second.dtype:
+        return False
+    if (first.shape, first.strides, first.offset) != (second.shape, second.strides, second.offset):
+        return False
+    one, other = first.dynamic, second.dynamic
+    if one is None or other is None:
+        return one is other
+    if isinstance(one.index, NkiTensor) and isinstance(other.index, NkiTensor):
+        return one[2:] == other[2:] and _same_tensor(one.index, other.index)
+    return one == other
 
 
 def tensor_copy(
@@ -64,6 +159,32 @@ def tensor_copy(
     return issue("tensor_copy", choose(engine, Engine.VECTOR), (dst,), (src,), {}, name)
 
 
+def tensor_copy_predicated(
+    dst: NkiTensor,
+    src: float | NkiTensor,
+    predicate: NkiTensor,
+    reverse_pred: bool = False,
+    name: str | None = None,
+) -> NkiInstruction:
+    """``dst = src`` where the predicate is not 0; other elements of ``dst`` stay as they were.
+
+    Args:
+        dst: SBUF or PSUM.
+        src: a number, or a tensor of the type and shape of ``dst``, in SBUF or PSUM.
+        predicate: uint8, uint16 or uint32, of the shape of ``dst``; not in PSUM together with ``src``.
+        reverse_pred: copy where the predicate is 0 instead.
+        name: for messages and profiles.
+
+    Raises:
+        KernelError: for types, shapes or regions that the Vector Engine does not take.
+    """
+    number, tensor = number_or_tensor(src)
+    if number is None and tensor is None:
+        raise author_error("a number or a tensor for src", "None", "pass one of them")
+    attributes = {"src": number, "reverse_pred": bool(reverse_pred)}
+    return issue("tensor_copy_predicated", Engine.VECTOR, (dst,), (tensor, predicate), attributes, name)
+
+
 def memset(
     dst: NkiTensor, value: Any, engine: _engine = _engine.unknown, name: str | None = None
 ) -> NkiInstruction:
@@ -79,6 +200,12 @@ def memset(
         KernelError: for a destination in HBM, or another engine.
     """
     number = value.item() if hasattr(value, "item") else value
+    if not isinstance(number, bool | int | float):
+        raise author_error(
+            "a number known when the kernel is traced as value of nki.isa.memset",
+            type(value).__name__,
+            "copy tensors with nisa.tensor_copy",
+        )
     return issue("memset", choose(engine, Engine.VECTOR), (dst,), (), {"value": number}, name)
 
 

@@ -23,13 +23,14 @@ from twintrack.neuroncore.isa.legality import (
     selection,
     tensor,
 )
+from twintrack.neuroncore.isa.legality.indirection import addresses
 from twintrack.neuroncore.memory.generation import Generation
 
 __all__ = ["LEGALITY", "Rule"]
 
 Rule = Callable[[Instruction, Generation], None]
 
-LEGALITY: Mapping[str, Rule] = MappingProxyType(
+_RULES: Mapping[str, Rule] = MappingProxyType(
     {
         **movement.RULES,
         **tensor.RULES,
@@ -43,4 +44,17 @@ LEGALITY: Mapping[str, Rule] = MappingProxyType(
         **collective.RULES,
     }
 )
+
+
+def _whole(rule: Rule) -> Rule:
+    """A family's rule, after the one on dynamic addresses that all instructions share."""
+
+    def check(ins: Instruction, generation: Generation) -> None:
+        addresses(ins, generation)
+        rule(ins, generation)
+
+    return check
+
+
+LEGALITY: Mapping[str, Rule] = MappingProxyType({opcode: _whole(rule) for opcode, rule in _RULES.items()})
 """By opcode."""
