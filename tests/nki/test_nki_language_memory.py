@@ -60,7 +60,7 @@ def test_more_than_128_partitions_are_refused():
 
 
 def test_a_load_from_sbuf_and_a_store_from_psum_are_refused():
-    with pytest.raises(KernelError, match="HBM for src of nl.load"):
+    with pytest.raises(KernelError, match=r"HBM for src of nl.load"):
         on_tiles(nl.load, _numbers((4, 4)))
 
     @nki.jit
@@ -173,7 +173,7 @@ def test_broadcast_to_the_same_shape_is_the_tile_itself():
 @pytest.mark.parametrize("shape", [(4, 7), (8, 6), (4, 6, 1), (129, 6)])
 def test_broadcast_to_what_does_not_fit_is_refused(shape):
     x = _numbers((1, 6)) if shape[0] == 129 else _numbers((4, 6))
-    with pytest.raises(KernelError, match="nl.broadcast_to"):
+    with pytest.raises(KernelError, match=r"nl.broadcast_to"):
         on_tiles(lambda t: nl.broadcast_to(t, shape), x)
 
 
@@ -268,7 +268,7 @@ def test_transpose_exchanges_partitions_and_free_dimension(shape, dtype, region)
 
 @pytest.mark.parametrize("shape", [(4, 129), (4, 2, 2)])
 def test_transpose_of_larger_or_deeper_tiles_is_refused(shape):
-    with pytest.raises(KernelError, match="128|two dimensions"):
+    with pytest.raises(KernelError, match=r"128|two dimensions"):
         on_tiles(nl.transpose, _numbers(shape))
 
 

@@ -164,7 +164,7 @@ def test_larger_and_smaller_magnitude_keep_the_sign_and_ties_give_the_second(nam
 @pytest.mark.parametrize("name", ["abs_max", "abs_min"])
 def test_magnitudes_need_neuroncore_v4(name):
     x = np.ones((1, 2), np.float32)
-    with pytest.raises(KernelError, match="v4|trn3|NeuronCore"):
+    with pytest.raises(KernelError, match=r"v4|trn3|NeuronCore"):
         on_tiles(getattr(nl, name), x, x)
 
 

@@ -142,7 +142,7 @@ def test_axes_must_be_the_last_ones(axis):
 
 
 def test_rms_norm_weights_of_one_partition_are_refused():
-    with pytest.raises(KernelError, match="nl.broadcast_to"):
+    with pytest.raises(KernelError, match=r"nl.broadcast_to"):
         on_tiles(
             lambda t, v: nl.rms_norm(t, v, axis=1, n=8),
             np.ones((4, 8), np.float32),
