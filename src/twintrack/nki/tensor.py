@@ -16,9 +16,9 @@ from twintrack.neuroncore.memory.dtypes import DType
 from twintrack.neuroncore.memory.storage import Storage
 from twintrack.neuroncore.memory.view import Dynamic, View
 from twintrack.nki.objects import NKIObject
+from twintrack.nki.showing import elements
 from twintrack.nki.tensor_dynamic import columns_of, keeps_front, pattern_of, rows_of, selected, still_static
 from twintrack.nki.tensor_errors import tensor_error, to_dtype
-from twintrack.nki.showing import elements
 from twintrack.nki.tensor_index import DynamicSlice, index, sliced
 from twintrack.nki.tensor_shape import (
     merged_strides,
