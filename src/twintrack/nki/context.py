@@ -14,7 +14,7 @@ from twintrack.errors import KernelError
 from twintrack.neuroncore.emulator.core import Core
 from twintrack.neuroncore.emulator.quiet import quiet
 
-__all__ = ["current_core", "running"]
+__all__ = ["current_core", "is_running", "running"]
 
 _CORE: ContextVar[Core] = ContextVar("twintrack.nki.core")
 
@@ -34,6 +34,11 @@ def current_core() -> Core:
             remedy="call it inside a function run by nki.simulate or decorated with nki.jit",
         )
     return core
+
+
+def is_running() -> bool:
+    """Whether a kernel runs in this thread."""
+    return _CORE.get(None) is not None
 
 
 @contextmanager

@@ -8,18 +8,25 @@ was written is copied back to a writable one.
 from __future__ import annotations
 
 import functools
+import logging
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any
 
 from twintrack.errors import KernelError
 from twintrack.neuroncore.emulator.core import Checks
 from twintrack.neuroncore.isa.instruction import Instruction
 from twintrack.neuroncore.memory.generation import GENERATIONS, Generation
+from twintrack.nki.context import is_running
 from twintrack.nki.launch import Launch, launch
+from twintrack.nki.schedule import Edges, read_schedule
 
 __all__ = ["Kernel", "Options", "Simulated", "jit", "options_from_environment", "simulate"]
+
+_LOG = logging.getLogger("twintrack.nki")
+_NO_EDGES: Edges = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,26 +89,52 @@ class Kernel:
         function: the kernel.
         grid: the launch grid; ``()`` for one core.
         chip: the chip that the decorator names, if any.
+        schedule: order between instructions that the author asks for by their names.
     """
 
     def __init__(
-        self, function: Callable[..., Any], grid: tuple[int, ...] = (), chip: str | None = None
+        self,
+        function: Callable[..., Any],
+        grid: tuple[int, ...] = (),
+        chip: str | None = None,
+        schedule: Edges = _NO_EDGES,
     ) -> None:
         self.function = function
         self.grid = grid
         self.chip = chip
+        self.schedule = schedule
         functools.update_wrapper(self, function)
 
     def __getitem__(self, grid: Any) -> Kernel:
-        """The kernel on a grid: ``kernel[2]`` for two cores (LNC2)."""
-        sizes = grid if isinstance(grid, tuple) else (grid,)
-        return Kernel(self.function, tuple(int(size) for size in sizes), self.chip)
+        """The kernel on a grid: ``kernel[2]`` for two cores (LNC2).
+
+        Raises:
+            KernelError: unless it is an integer from 1, or a tuple of such.
+        """
+        try:
+            sizes = tuple(int(size) for size in (grid if isinstance(grid, tuple) else (grid,)))
+        except (TypeError, ValueError):
+            sizes = ()
+        if not sizes or any(size < 1 for size in sizes):
+            raise KernelError(
+                "a launch grid of integers from 1",
+                found=repr(grid),
+                where=f"{getattr(self.function, '__name__', 'kernel')}[...]",
+                remedy="write kernel[2] for the two cores of LNC2",
+            )
+        return Kernel(self.function, sizes, self.chip, self.schedule)
+
+    def with_schedule(self, pairs: Sequence[Any]) -> Kernel:
+        """The kernel with order between instructions: ``[(consumer, producer or list of producers), ...]`` by name.
+
+        Raises:
+            KernelError: if these are no such pairs; when it runs, if a name is not there or comes too late.
+        """
+        return Kernel(self.function, self.grid, self.chip, read_schedule(pairs))
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run it; inside another kernel it is a plain function."""
-        from twintrack.nki.context import _CORE
-
-        if _CORE.get(None) is not None:
+        if is_running():
             return self.function(*args, **kwargs)
         return Simulated(self)(*args, **kwargs)
 
@@ -128,7 +161,10 @@ class Simulated:
             KernelError: at the kernel author's line.
         """
         options = self.options or options_from_environment(chip=self.kernel.chip)
-        self.last = launch(self.kernel.function, self.kernel.grid, args, kwargs, options)
+        kernel = self.kernel
+        if options.default_chip:
+            _LOG.info("chip: trn2, as NEURON_PLATFORM_TARGET_OVERRIDE names none")
+        self.last = launch(kernel.function, kernel.grid, args, kwargs, options, kernel.schedule)
         return self.last.result
 
     def __getitem__(self, grid: Any) -> Simulated:
@@ -150,8 +186,11 @@ def jit(fn: Callable[..., Any] | None = None, **kwargs: Any) -> Any:
     chip = kwargs.get("platform_target")
     if fn is None:
         return lambda function: jit(function, **kwargs)
-    function = fn.function if isinstance(fn, Kernel) else fn
-    return Kernel(function, chip=chip)
+    if isinstance(fn, Kernel):
+        return Kernel(fn.function, fn.grid, chip or fn.chip, fn.schedule)
+    if not callable(fn):
+        raise _no_function("nki.jit", fn)
+    return Kernel(fn, chip=chip)
 
 
 def simulate(kernel: Any) -> Simulated:
@@ -159,5 +198,18 @@ def simulate(kernel: Any) -> Simulated:
 
     Args:
         kernel: decorated with ``nki.jit``, or a plain function.
+
+    Raises:
+        KernelError: if it is neither.
     """
+    if isinstance(kernel, Simulated):
+        return kernel
+    if not callable(kernel):
+        raise _no_function("nki.simulate", kernel)
     return Simulated(kernel if isinstance(kernel, Kernel) else Kernel(kernel))
+
+
+def _no_function(name: str, found: object) -> KernelError:
+    return KernelError(
+        "a function", found=repr(found)[:80], where=name, remedy="pass the kernel itself, not what it returns"
+    )

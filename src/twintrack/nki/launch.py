@@ -124,8 +124,8 @@ def launch_ranks(
 
     returned = machine.run(program)
     where = _where(function)
-    for one in schedulers:
-        one.finish(where)
+    for scheduler in schedulers:
+        scheduler.finish(where)
     for search in hazards:
         if search is not None:
             search.finish()

@@ -252,6 +252,8 @@ class Core:
                     if buffer.first_use < 0:
                         buffer.first_use = ins.number
                     buffer.last_use = ins.number
+                    if view.dynamic is not None and isinstance(view.dynamic.index, View):
+                        view.dynamic.index.storage.buffer.last_use = ins.number
         for observer in self.observers:
             observer(self, ins)
         if self.values or ins.opcode in VALUELESS:

@@ -1,50 +1,45 @@
 """``--check all``: accesses to the same memory that nothing orders.
 
-The compiler orders instructions whose static access patterns overlap, on one core. It cannot see two things:
+The compiler may reorder what does not depend on each other. It sees, on one core, which static access patterns overlap
+and keeps their order. It cannot see two things:
 
 - *dynamic addresses*: an access to HBM at an address known only at run time, and any other access to the same bytes,
-  one of them a write. They are ordered if one reaches the other through data (a tile that one writes and the other
-  needs), through the program order of one compute engine, through ``depends_on``, or through a ``no_reorder`` region
-  that holds both.
+  one of them a write. They are ordered if data lead from one to the other (a tile that one writes and the other needs,
+  through any number of instructions), by ``depends_on`` or a schedule, or by a ``no_reorder`` region that holds both.
 - *HBM shared by the two cores of LNC2*: an access by each core to the same bytes, one of them a write, with no
   ``core_barrier`` or ``sendrecv`` between them.
 
-Which accesses came before an instruction is kept as the bits of an integer per buffer and per engine, so that the
-search costs a few operations per instruction. Order through a buffer counts for the whole buffer: a hazard may be
-missed, none is invented.
+``depends_on`` is called on an instruction that was already issued, so the first kind is judged when the run has ended:
+until then a few numbers are kept per instruction, and nothing more where no address was dynamic. What came before an
+instruction is held as the bits of one integer. Order through a tile counts for the whole tile: a hazard may be missed,
+none is invented.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
-
-import numpy as np
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from twintrack.errors import KernelError
-from twintrack.neuroncore.emulator import access
+from twintrack.neuroncore.emulator.covered import covered, overlap
+from twintrack.neuroncore.emulator.races import SYNCHRONISE, SharedRaces
 from twintrack.neuroncore.isa.instruction import Engine, Instruction, Register
-from twintrack.neuroncore.isa.legality.common import broken, name_of
-from twintrack.neuroncore.memory.storage import Storage
+from twintrack.neuroncore.isa.legality.common import name_of
 from twintrack.neuroncore.memory.view import View
-from twintrack.neuroncore.memory.written import Pattern, Written
+from twintrack.neuroncore.memory.written import Pattern
 
 if TYPE_CHECKING:
     from twintrack.neuroncore.emulator.core import Core
 
 __all__ = ["Hazards"]
 
-_SYNCHRONISE = frozenset({"core_barrier", "sendrecv"})
+_ENGINES: Mapping[Engine, int] = MappingProxyType({one: -1 - at for at, one in enumerate(Engine)})
+"""Numbers of what engines hold between instructions, beside the identities of buffers, which are positive."""
 
 
-class _Past(NamedTuple):
-    """An earlier access to HBM."""
-
-    bit: int
-    patterns: tuple[Pattern, ...]
-    writes: bool
-    dynamic: bool
-    line: str
-    operand: str
+def _register(one: Register) -> int:
+    return -1 - len(_ENGINES) - one.number
 
 
 class Hazards:
@@ -56,226 +51,212 @@ class Hazards:
 
     def __init__(self, cores: int = 1) -> None:
         self._per_core = [_Order() for _ in range(cores)]
-        self._shared = _SharedHbm(cores) if cores > 1 else None
+        self._shared = SharedRaces(cores) if cores > 1 else None
 
     def __call__(self, core: Core, ins: Instruction) -> None:
         """Look at an instruction before it is carried out.
 
         Raises:
-            KernelError: if an access of it conflicts with an earlier one that nothing orders before it.
+            KernelError: if it touches shared HBM that another core touched without a barrier between them.
         """
         if self._shared is not None:
             self._shared.see(core, ins)
         self._per_core[core.program % len(self._per_core)].see(core, ins)
 
+    def finish(self) -> None:
+        """Judge accesses at dynamic addresses, when all edges between instructions are known.
+
+        Raises:
+            KernelError: for the first access that conflicts with an earlier one that nothing orders before it.
+        """
+        for one in self._per_core:
+            one.judge()
+
+
+class _Touch(NamedTuple):
+    """An access to HBM."""
+
+    buffer: int
+    """Identity of the buffer."""
+    patterns: tuple[Pattern, ...]
+    writes: bool
+    dynamic: bool
+    operand: str
+    shown: str
+    """Operand and buffer, as messages name them; of dynamic accesses only."""
+
+
+class _Seen(NamedTuple):
+    """What is kept of an instruction until the end."""
+
+    number: int
+    opcode: str
+    code: Any
+    lineno: int
+    after: list[int]
+    region: bool
+    """Inside ``no_reorder``."""
+    reads: tuple[int, ...]
+    """Tiles, registers, accumulators: by identity or number."""
+    writes: tuple[int, ...]
+    touches: tuple[_Touch, ...]
+
+    @property
+    def line(self) -> str:
+        return f"{self.code.co_filename}:{self.lineno}"
+
+
+class _Past(NamedTuple):
+    """An earlier access to HBM, its instruction, and its bit among what came before another."""
+
+    bit: int
+    touch: _Touch
+    seen: _Seen
+
 
 class _Order:
-    """What happened before what on one core, as far as accesses to HBM go."""
+    """The instructions of one core, and what came before what."""
 
     def __init__(self) -> None:
-        self._count = 0
-        self._buffers: dict[int, int] = {}
-        self._engines: dict[Engine, int] = {}
-        self._instructions: dict[int, int] = {}
-        self._region = 0
-        self._past: dict[int, list[_Past]] = {}
-        self._dynamic: dict[int, list[_Past]] = {}
+        self._seen: list[_Seen] = []
+        self._dynamic: set[int] = set()
+        """Buffers in HBM that were touched at a dynamic address."""
 
     def see(self, core: Core, ins: Instruction) -> None:
-        known = 0
-        touched: list[int] = []
-        found: list[tuple[int, _Past]] = []
-        for views, writes in ((ins.outs, True), (ins.ins, False)):
+        """Keep what the judgement needs."""
+        tiles: tuple[list[int], list[int]] = ([], [])
+        touches: list[_Touch] = []
+        for which, views in enumerate((ins.ins, ins.outs)):
             for view in views:
                 if view is None:
                     continue
-                buffer = id(view.storage.buffer)
-                touched.append(buffer)
-                if view.storage.buffer.on_chip:
-                    known |= self._buffers.get(buffer, 0)
-                if view.dynamic is not None and isinstance(view.dynamic.index, View):
-                    index = id(view.dynamic.index.storage.buffer)
-                    touched.append(index)
-                    known |= self._buffers.get(index, 0)
-                if not view.storage.buffer.on_chip:
-                    found.append((buffer, self._access(core, ins, view, writes=writes)))
-        ordered = bool(core.state.get("no_reorder"))
-        if ordered:
-            known |= self._region
-        if ins.engine is not Engine.DMA:
-            known |= self._engines.get(ins.engine, 0)
-        for number in ins.after:
-            known |= self._instructions.get(number, 0)
-        known |= self._static(found)
-        for buffer, past in found:
-            self._judge(ins, buffer, past, known)
-        self._remember(ins, found, touched, known, ordered=ordered)
+                buffer = view.storage.buffer
+                if view.dynamic is not None:
+                    index = view.dynamic.index
+                    tiles[0].append(
+                        _register(index) if isinstance(index, Register) else id(index.storage.buffer)
+                    )
+                if buffer.on_chip:
+                    tiles[which].append(id(buffer))
+                else:
+                    touches.append(self._touch(core, ins, view, writes=which == 1))
+        for register in ins.registers:
+            tiles[1].append(_register(register))
+        if (
+            ins.attributes.get("reduce_cmd") is not None
+        ):  # the engine's accumulators lead from one to the next
+            tiles[1].append(_ENGINES[ins.engine])
+        self._seen.append(
+            _Seen(
+                ins.number,
+                ins.opcode,
+                ins.code,
+                ins.lineno,
+                ins.after,
+                bool(core.state.get("no_reorder")),
+                tuple(tiles[0]),
+                tuple(tiles[1]),
+                tuple(touches),
+            )
+        )
 
-    def _access(self, core: Core, ins: Instruction, view: View, *, writes: bool) -> _Past:
-        bit = 1 << self._count
-        self._count += 1
-        dynamic = view.dynamic is not None
-        return _Past(bit, _patterns(core, ins, view), writes, dynamic, ins.line, name_of(ins, view))
+    def _touch(self, core: Core, ins: Instruction, view: View, *, writes: bool) -> _Touch:
+        buffer = view.storage.buffer
+        operand = name_of(ins, view)
+        if view.dynamic is None:
+            return _Touch(id(buffer), (view.pattern(),), writes, False, operand, repr(buffer))
+        self._dynamic.add(id(buffer))
+        return _Touch(id(buffer), covered(core, ins, view), writes, True, operand, repr(buffer))
 
-    def _static(self, found: list[tuple[int, _Past]]) -> int:
-        """What the compiler itself orders before static accesses: the conflicting static ones."""
-        known = 0
-        for buffer, now in found:
-            if now.dynamic:
-                continue
-            for past in self._past.get(buffer, ()):
-                if (now.writes or past.writes) and not past.dynamic and _overlap(now.patterns, past.patterns):
-                    known |= past.bit
+    def judge(self) -> None:
+        """Follow the instructions in order; see ``Hazards.finish``."""
+        if self._dynamic:
+            _Judgement(self._seen, self._dynamic).run()
+
+
+class _Judgement:
+    """One pass over the instructions of a core, with what came before each as the bits of an integer.
+
+    Args:
+        seen: the instructions.
+        dynamic: buffers touched at a dynamic address. Through others data may lead, as through tiles.
+    """
+
+    def __init__(self, seen: list[_Seen], dynamic: set[int]) -> None:
+        self._seen = seen
+        self._dynamic = dynamic
+        self._tiles: dict[int, int] = {}
+        """Per tile: what came before its last write, and that write."""
+        self._readers: dict[int, int] = {}
+        """Per tile: what came before the reads since, and those reads."""
+        self._known: dict[int, int] = {}
+        """Per instruction: what came before it, and itself."""
+        self._region = 0
+        self._floor = 0
+        """What came before the last meeting of cores, which all that follows waits for."""
+        self._past: dict[int, list[_Past]] = {}
+        self._bits = 0
+
+    def run(self) -> None:
+        """Raise at the first conflict that nothing orders."""
+        for seen in self._seen:
+            static = [one for one in seen.touches if one.buffer not in self._dynamic]
+            reads = (*seen.reads, *[one.buffer for one in static if not one.writes])
+            writes = (*seen.writes, *[one.buffer for one in static if one.writes])
+            known = self._before(seen, reads, writes)
+            own = []
+            for touch in seen.touches:
+                if touch.buffer in self._dynamic:
+                    known |= self._against(seen, touch, known)
+                    own.append(_Past(1 << self._bits, touch, seen))
+                    self._bits += 1
+            for past in own:
+                known |= past.bit
+                self._past.setdefault(past.touch.buffer, []).append(past)
+            self._remember(seen, reads, writes, known)
+
+    def _before(self, seen: _Seen, reads: tuple[int, ...], writes: tuple[int, ...]) -> int:
+        if seen.opcode in SYNCHRONISE:
+            self._floor = (1 << self._bits) - 1
+        known = self._floor | (self._region if seen.region else 0)
+        for tile in reads:
+            known |= self._tiles.get(tile, 0)
+        for tile in writes:
+            known |= self._tiles.get(tile, 0) | self._readers.get(tile, 0)
+        for number in seen.after:
+            known |= self._known.get(number, 0)
         return known
 
-    def _judge(self, ins: Instruction, buffer: int, now: _Past, known: int) -> None:
-        others = self._past.get(buffer, ()) if now.dynamic else self._dynamic.get(buffer, ())
-        for past in others:
-            if known & past.bit or not (now.writes or past.writes):
-                continue
-            if _overlap(now.patterns, past.patterns):
-                did = "writes" if now.writes else "reads"
-                had = "written" if past.writes else "read"
-                raise broken(
-                    ins,
-                    f"an order between accesses to the same bytes of HBM ({now.operand} {did} them)",
-                    f"that nothing orders this after they were {had} by {past.operand} at {past.line}, as the "
-                    "address of one is known only at run time",
-                    "add .depends_on(...) or put both in `with nl.no_reorder():`",
-                )
-
-    def _remember(
-        self,
-        ins: Instruction,
-        found: list[tuple[int, _Past]],
-        touched: list[int],
-        known: int,
-        *,
-        ordered: bool,
-    ) -> None:
-        for buffer, past in found:
-            known |= past.bit
-            self._past.setdefault(buffer, []).append(past)
-            if past.dynamic:
-                self._dynamic.setdefault(buffer, []).append(past)
-        for buffer in touched:
-            self._buffers[buffer] = self._buffers.get(buffer, 0) | known
-        if ins.engine is not Engine.DMA:
-            self._engines[ins.engine] = self._engines.get(ins.engine, 0) | known
+    def _remember(self, seen: _Seen, reads: tuple[int, ...], writes: tuple[int, ...], known: int) -> None:
+        for tile in reads:
+            self._readers[tile] = self._readers.get(tile, 0) | known
+        for tile in writes:
+            self._tiles[tile] = self._tiles.get(tile, 0) | known
         if known:
-            self._instructions[ins.number] = known
-        self._region = self._region | known if ordered else 0
+            self._known[seen.number] = known
+        self._region = self._region | known if seen.region else 0
 
-
-def _patterns(core: Core, ins: Instruction, view: View) -> tuple[Pattern, ...]:
-    """Bytes that an access covers now: one pattern, or one per gathered row; all of the buffer without values."""
-    dynamic = view.dynamic
-    if dynamic is None:
-        return (view.pattern(),)
-    whole: Pattern = (0, (), view.storage.buffer.bytes)
-    if not core.values:
-        return (whole,)
-    if dynamic.kind == "scalar":
-        if isinstance(dynamic.index, Register) and dynamic.index.value is None:
-            return (whole,)
-        static = access.resolve(core, ins, view, skip=True)
-        return () if static is None else (static.pattern(),)
-    indices = core.read(ins, dynamic.index).reshape(-1)[: view.shape[0]].astype(np.int64)
-    size = view.dtype.bytes
-    span = sum((count - 1) * step for step, count in zip(view.strides[1:], view.shape[1:], strict=True)) + 1
-    return tuple(
-        ((view.offset + int(row) * dynamic.stride) * size, (), span * size)
-        for row in indices
-        if 0 <= row < dynamic.limit
-    )
-
-
-def _bounds(pattern: Pattern) -> tuple[int, int]:
-    start, outer, run = pattern
-    return start, start + run + sum((count - 1) * step for step, count in outer)
-
-
-def _overlap(first: tuple[Pattern, ...], second: tuple[Pattern, ...]) -> bool:
-    """Whether any bytes are in both; exact."""
-    for a in first:
-        low, high = _bounds(a)
-        for b in second:
-            begin, end = _bounds(b)
-            if low >= end or begin >= high:
+    def _against(self, seen: _Seen, touch: _Touch, known: int) -> int:
+        """What the compiler itself orders before this access: the conflicting ones of static accesses."""
+        found = 0
+        for past in self._past.get(touch.buffer, ()):
+            if known & past.bit or not (touch.writes or past.touch.writes):
                 continue
-            if not a[1] and not b[1]:
-                return True
-            mask = Written(max(high, end))
-            mask.mark(a)
-            if mask.touches(b):
-                return True
-    return False
+            if not overlap(touch.patterns, past.touch.patterns):
+                continue
+            if touch.dynamic or past.touch.dynamic:
+                raise _unordered(seen, touch, past)
+            found |= past.bit | self._known.get(past.seen.number, 0)
+        return found
 
 
-class _SharedHbm:
-    """What each core read and wrote of shared HBM since both last met."""
-
-    def __init__(self, cores: int) -> None:
-        self._cores = cores
-        self._done: list[dict[tuple[int, bool], Written]] = [{} for _ in range(cores)]
-        self._lines: dict[tuple[int, int, bool], str] = {}
-        self._met = [0] * cores
-
-    def see(self, core: Core, ins: Instruction) -> None:
-        mine = core.program
-        if ins.opcode in _SYNCHRONISE:
-            self._met[mine] += 1
-            if len(set(self._met)) == 1:
-                self._done = [{} for _ in range(self._cores)]
-                self._lines.clear()
-            return
-        for views, writes in ((ins.outs, True), (ins.ins, False)):
-            for view in views:
-                if (
-                    view is not None
-                    and core.machine is not None
-                    and core.machine.shares(view.storage.buffer.region)
-                ):
-                    self._one(core, ins, view, writes=writes)
-
-    def _one(self, core: Core, ins: Instruction, view: View, *, writes: bool) -> None:
-        mine, storage = core.program, view.storage
-        patterns = _patterns(core, ins, view)
-        for other in range(self._cores):
-            if other != mine:
-                self._against(ins, view, storage, other, patterns, writes=writes)
-        key = (id(storage.buffer), writes)
-        done = self._done[mine].get(key)
-        if done is None:
-            done = self._done[mine][key] = Written(storage.buffer.bytes)
-            self._lines[(mine, *key)] = ins.line
-        for pattern in patterns:
-            done.mark(pattern)
-
-    def _against(
-        self,
-        ins: Instruction,
-        view: View,
-        storage: Storage,
-        other: int,
-        patterns: tuple[Pattern, ...],
-        *,
-        writes: bool,
-    ) -> None:
-        for wrote in (True, False) if writes else (True,):
-            key = (id(storage.buffer), wrote)
-            theirs = self._done[other].get(key)
-            if theirs is not None and any(theirs.touches(pattern) for pattern in patterns):
-                raise self._race(ins, view, other, self._lines[(other, *key)], wrote=wrote, writes=writes)
-
-    def _race(
-        self, ins: Instruction, view: View, other: int, line: str, *, wrote: bool, writes: bool
-    ) -> KernelError:
-        did, had = "write" if writes else "read", "writes" if wrote else "reads"
-        return broken(
-            ins,
-            f"a core_barrier between this {did} of shared HBM and what core {other} {had} of it",
-            f"none since core {other} first {had} the same bytes at {line}",
-            "call nisa.core_barrier on both cores between them, or give each core its own part",
-            view,
-        )
+def _unordered(seen: _Seen, now: _Touch, past: _Past) -> KernelError:
+    did, had = ("writes" if now.writes else "reads"), ("wrote" if past.touch.writes else "read")
+    which = "its address is" if now.dynamic else "that one's address is"
+    return KernelError(
+        f"an order between nki.isa.{seen.opcode}, which {did} {now.operand}, and nki.isa.{past.seen.opcode} at "
+        f"{past.seen.line}, which {had} the same bytes of {now.shown}",
+        found=f"nothing that orders them: {which} known only at run time",
+        where=seen.line,
+        remedy="call .depends_on(...) on this one, or put both in `with nl.no_reorder():`",
+    )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from twintrack.errors import KernelError
@@ -54,7 +54,7 @@ class Record:
     loop: tuple[Any, ...] = ()
     after: tuple[int, ...] = ()
     name: str | None = None
-    registers: tuple[tuple[int, int | None], ...] = ()
+    registers: tuple[tuple[int, int | float | None], ...] = ()
 
 
 @dataclass(slots=True)
@@ -63,15 +63,17 @@ class Stream:
 
     Args:
         chip: short name of the chip.
-        records: the instructions.
     """
 
     chip: str
-    records: list[Record] = field(default_factory=list)
+    _records: list[Record] = field(default_factory=list)
+    _after: list[list[int]] = field(default_factory=list)
+    """Per record what it waits for, which the author may add to after it was issued."""
 
     def keep(self, core: int, ins: Instruction) -> None:
         """Take one instruction; the sink of a core."""
-        self.records.append(
+        self._after.append(ins.after)
+        self._records.append(
             Record(
                 core,
                 ins.number,
@@ -82,22 +84,33 @@ class Stream:
                 tuple(ins.attributes.items()),
                 ins.line,
                 ins.loop,
-                ins.after,
+                (),
                 ins.name,
                 tuple([(one.number, one.value) for one in ins.registers]),
             )
         )
 
+    def add(self, record: Record) -> None:
+        """Take a record that was read back."""
+        self._after.append(list(record.after))
+        self._records.append(record)
+
+    @property
+    def records(self) -> tuple[Record, ...]:
+        """The instructions, with what each waits for as it is known now."""
+        return tuple(self)
+
     def __len__(self) -> int:
-        return len(self.records)
+        return len(self._records)
 
     def __iter__(self) -> Iterator[Record]:
-        return iter(self.records)
+        for record, after in zip(self._records, self._after, strict=True):
+            yield replace(record, after=tuple(after)) if after else record
 
     def counts(self) -> dict[str, int]:
         """Instructions per engine."""
         found: dict[str, int] = {}
-        for record in self.records:
+        for record in self._records:
             found[record.engine] = found.get(record.engine, 0) + 1
         return found
 
@@ -116,7 +129,7 @@ def to_lines(stream: Stream) -> Iterator[str]:
     """The stream as lines of JSON, each without its line end."""
     yield json.dumps({"format": _FORMAT, "version": _VERSION, "chip": stream.chip})
     known: dict[int, int] = {}
-    for record in stream.records:
+    for record in stream:
         for access in (*record.outs, *record.ins):
             if access is not None and id(access.buffer) not in known:
                 known[id(access.buffer)] = len(known)
@@ -198,7 +211,7 @@ def from_lines(lines: Iterable[str], where: str = "stream") -> Stream:
             elif "buffer" in found:
                 buffers.append(_read_buffer(found))
             else:
-                stream.records.append(_read_record(found, buffers))
+                stream.add(_read_record(found, buffers))
         except (ValueError, KeyError, TypeError, IndexError, AttributeError, RecursionError) as error:
             raise KernelError(
                 f"a stream of instructions, {_FORMAT} version {_VERSION}",
@@ -275,7 +288,7 @@ def _read_record(found: dict[str, Any], buffers: list[Buffer]) -> Record:
 
 def disassemble(stream: Stream) -> Iterator[str]:
     """One line per instruction: core, number, engine, what it does to which tiles, where it stands in the source."""
-    for record in stream.records:
+    for record in stream:
         names = OPERANDS[record.opcode]
         outs = ", ".join(_shown(n, a) for n, a in _named(names.outs, record.outs))
         ins = ", ".join(_shown(n, a) for n, a in _named(names.ins, record.ins))

@@ -45,7 +45,7 @@ class NkiInstruction(NKIObject):
                     f"loop {list(producer.handle.loop)} for {list(self.handle.loop)}",
                     "make both instructions in one iteration",
                 )
-            self.handle.after = (*self.handle.after, producer.handle.number)
+            self.handle.after.append(producer.handle.number)
         return self
 
 
