@@ -33,7 +33,8 @@ def mapped(value: Any, leaf: Callable[[Any, str], Any], name: str) -> Any:
         items = {key: mapped(one, leaf, f"{name}[{key!r}]") for key, one in value.items()}
         return value if all(items[key] is value[key] for key in value) else items
     if _is_record(value):
-        return _record(value, leaf, name)
+        made = leaf(value, name)  # a record may be a leaf itself, as ``Shape`` is
+        return made if made is not value else _record(value, leaf, name)
     return leaf(value, name)
 
 
