@@ -115,7 +115,7 @@ class Buffer:
         """``file:line`` where it was made."""
         if self.code is not None:
             return f"{self.code.co_filename}:{self.lineno}"
-        return self.made_at or f"an {self.origin}"
+        return self.made_at or ("an argument" if self.origin == "argument" else f"a {self.origin}")
 
     def __repr__(self) -> str:
         """As messages name it."""
