@@ -1,4 +1,4 @@
-"""Rules that instructions on tiles share: generation, plain addressing, counts per partition, numbers of 32 bits.
+"""Rules that instructions on tiles share: generation, place, counts per partition, numbers of 32 bits.
 
 Sources are named where a rule is applied.
 """
@@ -31,17 +31,9 @@ _HIGHEST_FLOAT32 = 2.0**128 - 2.0**103
 
 
 def tile(ins: Instruction, view: View, allowed: frozenset[MemoryRegion], named: str) -> None:
-    """A tile where the engine reaches it, at partitions that it can address, with one address for all rows."""
+    """A tile where the engine reaches it, at partitions that it can address."""
     region_in(ins, view, allowed, named)
     start_partition(ins, view)
-    if view.dynamic is not None and view.dynamic.kind != "scalar":
-        raise broken(
-            ins,
-            f"one address for all partitions of {name_of(ins, view)}",
-            "an indirect one",
-            "gather or scatter with nisa.dma_copy",
-            view,
-        )
 
 
 def at_least(ins: Instruction, generation: Generation, number: int, remedy: str) -> None:
