@@ -91,6 +91,14 @@ EXAMPLES: tuple[Example, ...] = (
         reason="products and their sum in float32; bfloat16 results are rounded once, by at most 2^-8 of themselves",
     ),
     Example(
+        "flash_attention_forward",
+        "flash_attention_forward",
+        shown=_sizes(heads=4, positions=2048, width=128),
+        small=_sizes(heads=2, positions=640, width=32),
+        tolerance=_tolerance(2e-6, 2**-7),
+        reason="float32 scores, weights and sums; with bfloat16 the weights and the results are rounded, by 2^-8 each",
+    ),
+    Example(
         "embedding_gather",
         "embedding_gather",
         shown=_sizes(tokens=1024, vocabulary=32_000, width=1024),
