@@ -45,11 +45,15 @@ def tensor_tensor(
     default = Engine.VECTOR
     if operator == "power":
         default = Engine.GPSIMD
-    elif data1.dtype in _EXACT and data2.dtype in _EXACT and dst.dtype in _EXACT and operator not in _REAL:
+    elif _is_exact(data1) and _is_exact(data2) and _is_exact(dst) and operator not in _REAL:
         known = OPERATORS.get(operator)
         if known is not None and known.category != "bitvec" and not in_psum(dst, data1, data2):
             default = Engine.GPSIMD
     return issue("tensor_tensor", choose(engine, default), (dst,), (data1, data2), {"op": operator}, name)
+
+
+def _is_exact(operand: object) -> bool:
+    return isinstance(operand, NkiTensor) and operand.dtype in _EXACT
 
 
 def tensor_scalar(

@@ -15,7 +15,6 @@ from twintrack.neuroncore.isa.legality.common import broken
 from twintrack.neuroncore.isa.legality.operands import (
     agree,
     engine_in,
-    indirect_only,
     integers,
     not_both_in_psum,
     operator,
@@ -52,7 +51,6 @@ def _tensor_tensor(ins: Instruction, generation: Generation) -> None:
         engine_in(ins, {Engine.VECTOR}, f"Vector Engine for the bitvec operator {op.name}")
         integers(ins, op.name, dst, data1, data2)
     not_both_in_psum(ins, data1, data2)
-    indirect_only(ins, "dst", "data1")
 
 
 def _tensor_scalar(ins: Instruction, generation: Generation) -> None:
@@ -79,7 +77,6 @@ def _tensor_scalar(ins: Instruction, generation: Generation) -> None:
         engine_in(ins, {Engine.VECTOR}, "Vector Engine for bitvec operators")
         integers(ins, op0.name, dst, data)
     _tensor_scalar_engine(ins, generation, ops)
-    indirect_only(ins, "dst", "data")
 
 
 def _tensor_scalar_engine(ins: Instruction, generation: Generation, ops: list[Operator]) -> None:
@@ -122,7 +119,6 @@ def _scalar_tensor_tensor(ins: Instruction, generation: Generation) -> None:
             raise broken(ins, f"an arithmetic operator as {argument}", op.name, "use nisa.tensor_tensor")
     scalar_operand(ins, "operand0", op0, data, None, "number")
     not_both_in_psum(ins, data, operand1)
-    indirect_only(ins)
 
 
 RULES: Mapping[str, Callable[[Instruction, Generation], None]] = MappingProxyType(

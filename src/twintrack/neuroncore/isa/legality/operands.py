@@ -30,7 +30,6 @@ __all__ = [
     "agree",
     "command_in",
     "engine_in",
-    "indirect_only",
     "integers",
     "not_both_in_psum",
     "operator",
@@ -212,24 +211,3 @@ def scalar_operand(
             integers(ins, op.name, view)
         types = None
     vector_operand(ins, argument, like, types, named)
-
-
-def indirect_only(ins: Instruction, *allowed: str) -> None:
-    """Tensor indirection (NeuronCore-v4) only in these operands; on the Scalar Engine never in a ``dst`` in PSUM."""
-    names = OPERANDS[ins.opcode]
-    for views, known in ((ins.outs, names.outs), (ins.ins, names.ins)):
-        for name, view in zip(known, views, strict=True):
-            if view is None or view.dynamic is None or view.dynamic.kind == "scalar":
-                continue
-            if name not in allowed or view.dynamic.kind != "tensor":
-                raise broken(
-                    ins, f"one address for all partitions of {name}", "an indirect one", "copy it first", view
-                )
-            if (
-                name == "dst"
-                and ins.engine is Engine.SCALAR
-                and view.storage.buffer.region is MemoryRegion.psum
-            ):
-                raise broken(
-                    ins, "a scattered dst in SBUF on the Scalar Engine", "PSUM", "scatter to SBUF", view
-                )

@@ -15,7 +15,6 @@ from twintrack.neuroncore.isa.legality.common import broken, free_size_is, parti
 from twintrack.neuroncore.isa.legality.operands import (
     agree,
     command_in,
-    indirect_only,
     integers,
     not_both_in_psum,
     operator,
@@ -88,7 +87,6 @@ def _tensor_reduce(ins: Instruction, generation: Generation) -> None:
             f"allocate it as {[data.shape[0], *data.shape[1 : ndim - len(axes)]]}",
             dst,
         )
-    indirect_only(ins, "dst", "data")
 
 
 def _tensor_partition_reduce(ins: Instruction, generation: Generation) -> None:
@@ -103,7 +101,6 @@ def _tensor_partition_reduce(ins: Instruction, generation: Generation) -> None:
             ins, "one partition in dst", f"{dst.shape[0]}", f"allocate it as (1, {data.free_size})", dst
         )
     same_free_size(ins, data, dst)
-    indirect_only(ins)
 
 
 def _commands(ins: Instruction, initial: str, like: View) -> bool:
@@ -133,7 +130,6 @@ def _tensor_scalar_reduce(ins: Instruction, generation: Generation) -> None:
     if reduced is not None:
         reachable(ins, reduced)
         one_per_partition(ins, reduced, data)
-    indirect_only(ins, "dst", "data")
 
 
 def _tensor_scalar_cumulative(ins: Instruction, generation: Generation) -> None:
@@ -148,7 +144,6 @@ def _tensor_scalar_cumulative(ins: Instruction, generation: Generation) -> None:
     scalar_operand(ins, "imm0", op0, src, _FLOAT32, "float32")
     operator_in(ins, "op1", ("add", "subtract", "multiply", "maximum", "minimum"))
     _commands(ins, "imm1", src)
-    indirect_only(ins, "dst", "src")
 
 
 def _tensor_tensor_scan(ins: Instruction, generation: Generation) -> None:
@@ -160,7 +155,6 @@ def _tensor_tensor_scan(ins: Instruction, generation: Generation) -> None:
     if ins.ins[2] is None and ins.attributes["initial"] is None:
         raise broken(ins, "a number or a tile (P, 1) as initial", "None", "pass one, such as 0.0")
     vector_operand(ins, "initial", data0, None, "number")
-    indirect_only(ins)
 
 
 def _bn_stats(ins: Instruction, generation: Generation) -> None:
@@ -177,7 +171,6 @@ def _bn_stats(ins: Instruction, generation: Generation) -> None:
             data,
         )
     free_size_is(ins, dst, _BN_STATS)
-    indirect_only(ins)
 
 
 def _bn_aggr(ins: Instruction, generation: Generation) -> None:
@@ -194,7 +187,6 @@ def _bn_aggr(ins: Instruction, generation: Generation) -> None:
             data,
         )
     free_size_is(ins, dst, 2)
-    indirect_only(ins)
 
 
 RULES: Mapping[str, Callable[[Instruction, Generation], None]] = MappingProxyType(

@@ -16,7 +16,6 @@ from twintrack.neuroncore.isa.legality.operands import (
     activation_function,
     agree,
     command_in,
-    indirect_only,
     operator_in,
     reachable,
     tensors,
@@ -86,7 +85,6 @@ def _activation(ins: Instruction, generation: Generation) -> None:
             )
     _accumulates(ins, ("add",))
     _reduced(ins, data)
-    indirect_only(ins, "dst", "data")
 
 
 def _activate2(ins: Instruction, generation: Generation) -> None:
@@ -118,7 +116,6 @@ def _activate2(ins: Instruction, generation: Generation) -> None:
     vector_operand(ins, "relu_param", data, None, "number")
     _accumulates(ins, _ACTIVATE2_OPERATORS)
     _reduced(ins, data)
-    indirect_only(ins, "dst", "data")
 
 
 def _exponential(ins: Instruction, generation: Generation) -> None:
@@ -145,14 +142,12 @@ def _exponential(ins: Instruction, generation: Generation) -> None:
             ins, "a reduce_cmd other than idle with reduce_res", "idle", "pass reduce_cmd.reset_reduce"
         )
     _reduced(ins, src)
-    indirect_only(ins, "dst", "src")
 
 
 def _reciprocal(ins: Instruction, generation: Generation) -> None:
     del generation
     dst, data = tensors(ins, "dst", "data")
     agree(ins, dst, data)
-    indirect_only(ins)
 
 
 def _dropout(ins: Instruction, generation: Generation) -> None:
@@ -166,7 +161,6 @@ def _dropout(ins: Instruction, generation: Generation) -> None:
         vector_operand(ins, "prob", data, _FLOATS, "float")
     else:
         vector_operand(ins, "prob", data, _FLOAT32, "float32 for integer data")
-    indirect_only(ins)
 
 
 RULES: Mapping[str, Callable[[Instruction, Generation], None]] = MappingProxyType(
