@@ -17,6 +17,7 @@ Every error tells four things: what was required, what was found, where, and wha
     │   ├── CompareError           runs that are not of the same job, data and weights
     │   ├── DossierError           a capacity request with empty fields
     │   ├── KernelError            an NKI kernel asks for what the NeuronCore cannot do, or forgets something
+    │   │   └── RegisterError          a register of the NeuronCore used as a Python number
     │   └── CompileError           a graph that the software Trainium2 cannot take
     │       ├── UnsupportedOperator    operator and model line are named
     │       └── RecompileLimit         too many programs for one function
@@ -46,6 +47,7 @@ __all__ = [
     "KernelError",
     "ModelError",
     "RecompileLimit",
+    "RegisterError",
     "RunFailed",
     "RunFolderError",
     "StorageError",
@@ -141,6 +143,10 @@ class KernelError(UserError, AssertionError):
 
     An ``AssertionError`` too, because that is what the vendor's simulator documents for violated constraints.
     """
+
+
+class RegisterError(KernelError, TypeError):
+    """A register used where Python needs a number; a ``TypeError`` too, as the vendor documents."""
 
 
 class CompileError(UserError):

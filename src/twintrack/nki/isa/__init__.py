@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from twintrack.errors import KernelError as NkiValidationError
-from twintrack.neuroncore.isa.instruction import Register as VirtualRegister
 from twintrack.nki.isa.constants import (
     dge_mode,
     dma_engine,
@@ -17,6 +16,14 @@ from twintrack.nki.isa.constants import (
     tensor_engine,
     unknown_engine,
     vector_engine,
+)
+from twintrack.nki.isa.control import (
+    core_barrier,
+    register_alloc,
+    register_load,
+    register_move,
+    register_store,
+    sendrecv,
 )
 from twintrack.nki.isa.elementwise import scalar_tensor_tensor, tensor_scalar, tensor_tensor
 from twintrack.nki.isa.gather import (
@@ -48,6 +55,7 @@ from twintrack.nki.isa.reduction import (
     tensor_scalar_reduce,
     tensor_tensor_scan,
 )
+from twintrack.nki.isa.registers import VirtualRegister
 from twintrack.nki.isa.scalar import (
     activate2,
     activation,
@@ -70,6 +78,7 @@ __all__ = [
     "affine_select",
     "bn_aggr",
     "bn_stats",
+    "core_barrier",
     "dge_mode",
     "dma_compute",
     "dma_copy",
@@ -101,10 +110,15 @@ __all__ = [
     "range_select",
     "reciprocal",
     "reduce_cmd",
+    "register_alloc",
+    "register_load",
+    "register_move",
+    "register_store",
     "rng",
     "scalar_engine",
     "scalar_tensor_tensor",
     "select_reduce",
+    "sendrecv",
     "sequence_bounds",
     "set_rng_seed",
     "tensor_copy",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from twintrack.errors import KernelError
-from twintrack.neuroncore.isa.instruction import Engine, Instruction, Register
+from twintrack.neuroncore.isa.instruction import DYNAMIC_LOOPS, Engine, Instruction, LoopFrame, Register
 from twintrack.neuroncore.isa.operators import operator_name
 from twintrack.nki.context import current_core
 from twintrack.nki.isa.constants import ENGINES, engine
@@ -39,14 +39,26 @@ class NkiInstruction(NKIObject):
                     f"instruction {producer.handle.number} for {self.handle.number}",
                     "call depends_on on the later instruction",
                 )
-            if producer.handle.loop != self.handle.loop[: len(producer.handle.loop)]:
+            theirs, mine = _dynamic(producer.handle), _dynamic(self.handle)
+            if theirs != mine[: len(theirs)]:
                 raise author_error(
-                    "a producer in the same dynamic loop, or around it",
-                    f"loop {list(producer.handle.loop)} for {list(self.handle.loop)}",
+                    "a producer in the same iteration of a dynamic loop, or around it",
+                    f"{_shown(theirs)} for {_shown(mine)}",
                     "make both instructions in one iteration",
                 )
             self.handle.after.append(producer.handle.number)
         return self
+
+
+def _dynamic(ins: Instruction) -> list[LoopFrame]:
+    """Its place in the loops that run on the device."""
+    return [frame for frame in ins.loop if frame.kind in DYNAMIC_LOOPS]
+
+
+def _shown(frames: list[LoopFrame]) -> str:
+    return (
+        ", ".join(f"iteration {one.iteration} of {one.kind} loop {one.loop}" for one in frames) or "no loop"
+    )
 
 
 def author_error(required: str, found: str, remedy: str) -> KernelError:
