@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,6 +11,8 @@ import numpy.typing as npt
 from twintrack.errors import KernelError
 from twintrack.neuroncore.convert import round_to, to_float32
 from twintrack.neuroncore.emulator.dynamic import Integers, columns, resolve, rows, within
+from twintrack.neuroncore.emulator.microscaling import scale_partitions
+from twintrack.neuroncore.emulator.partial import PARTIAL, touched
 from twintrack.neuroncore.isa.instruction import Instruction
 from twintrack.neuroncore.isa.legality.common import broken, name_of
 from twintrack.neuroncore.memory.dtypes import DType
@@ -21,6 +24,7 @@ if TYPE_CHECKING:
     from twintrack.neuroncore.emulator.core import Core
 
 __all__ = [
+    "read_columns",
     "read_dynamic",
     "read_inside",
     "require_written",
@@ -271,7 +275,12 @@ def _clobber(core: Core, view: View) -> None:
 
 def touch(core: Core, ins: Instruction) -> None:
     """Without values: what the instruction reads must have been written, and what it writes counts as written."""
-    outs, reads = (ins.outs, ins.ins) if ins.opcode not in _SCALED else _narrowed(ins)
+    outs: Sequence[View | None] = ins.outs
+    reads: Sequence[View | None] = ins.ins
+    if ins.opcode in _SCALED:
+        outs, reads = _narrowed(ins)
+    elif ins.opcode in PARTIAL:
+        outs, reads = touched(ins)
     if core.checked:
         for view in reads:
             if view is not None and (not view.storage.written.whole or view.dynamic is not None):
@@ -322,3 +331,15 @@ def scale_view(scale: View, partitions: int) -> View:
     shape = (partitions // _QUADRANT, _SCALES, *scale.shape[1:])
     strides = (step * _QUADRANT, step, *scale.strides[1:])
     return View(scale.storage, scale.dtype, shape, strides, scale.offset, scale.dynamic)
+
+
+def read_columns(core: Core, ins: Instruction, scale: View, partitions: int) -> Array:
+    """The scales of MX data of so many partitions, of a tile with tensor indirection, ``(groups, offsets)``.
+
+    Raises:
+        KernelError: if an index is out of bounds, or a scale was never written.
+    """
+    numbers = columns(core, ins, scale)[scale_partitions(partitions)]
+    size = scale.dtype.bytes
+    _require_rows_written(core, ins, scale, numbers.reshape(-1) * size, (0, (), size))
+    return np.asarray(_flat(scale)[numbers])

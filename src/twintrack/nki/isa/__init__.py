@@ -66,7 +66,7 @@ from twintrack.nki.isa.scalar import (
 )
 from twintrack.nki.isa.selection import affine_select, iota, range_select, select_reduce, sequence_bounds
 from twintrack.nki.isa.target import get_nc_sub_version, get_nc_version
-from twintrack.nki.isa.tensor import nc_matmul, nc_transpose
+from twintrack.nki.isa.tensor import nc_matmul, nc_matmul_mx, nc_transpose, quantize_mx
 
 __all__ = [
     "NkiInstruction",
@@ -98,12 +98,14 @@ __all__ = [
     "nc_find_index8",
     "nc_match_replace8",
     "nc_matmul",
+    "nc_matmul_mx",
     "nc_n_gather",
     "nc_stream_shuffle",
     "nc_transpose",
     "nc_version",
     "nonzero_with_count",
     "oob_mode",
+    "quantize_mx",
     "rand2",
     "rand_get_state",
     "rand_set_state",
