@@ -42,7 +42,9 @@ def _id(value):
 def test_the_result_is_the_references_and_no_check_finds_anything(one, dtype):
     outcome = run.run_example(one, dtype, sizes=one.small, checks="all")
 
-    assert max(outcome.errors) <= one.tolerance[dtype], one.reason
+    assert outcome.within(one.tolerance[dtype]), (
+        f"{outcome.errors} above {one.tolerance[dtype]}: {one.reason}"
+    )
     assert not [spill for launch in outcome.launches for spill in launch.spills]
 
 
@@ -54,7 +56,9 @@ def test_it_runs_on_the_other_chips_that_the_table_names(one, chip):
 
     outcome = run.run_example(one, dtype, sizes=one.small, chip=chip)
 
-    assert max(outcome.errors) <= one.tolerance[dtype], one.reason
+    assert outcome.within(one.tolerance[dtype]), (
+        f"{outcome.errors} above {one.tolerance[dtype]}: {one.reason}"
+    )
 
 
 @pytest.mark.parametrize("folder", sorted({one.folder for one in table.EXAMPLES}))
@@ -76,7 +80,7 @@ def test_every_folder_stands_in_the_table_and_has_its_page():
 
 def test_each_step_of_the_matmul_reads_less_of_hbm_than_the_one_before():
     names = ("matmul_basic", "matmul_hoisted", "matmul_block_free", "matmul_block_all")
-    sizes = {"m": 1024, "k": 512, "n": 2048}
+    sizes = {"m": 1024, "k": 256, "n": 2048}
 
     read = [
         run.run_example(table.example(name), "bfloat16", sizes=sizes, checks="off").traffic.read
@@ -111,7 +115,7 @@ def test_the_command_prints_errors_and_peaks(capsys):
 def test_a_result_above_its_tolerance_is_exit_code_1(monkeypatch, capsys):
     from dataclasses import replace
 
-    strict = replace(table.example("rmsnorm"), tolerance={"float32": 0.0})
+    strict = replace(table.example("rmsnorm"), tolerance={"float32": (0.0,)})
     monkeypatch.setattr(run, "example", lambda _: strict)
 
     assert run.main(["rmsnorm", "--dtype", "float32"]) == 1

@@ -40,7 +40,9 @@ def flash_attention_forward(
         for start in range(0, positions, TILE):
             query = transposed(load_rows(q[head, nl.ds(start, TILE), :]))
             result, largest, total = attend(query, keys, values, start, width**-0.5)
-            store(out[head, nl.ds(start, TILE), :], log_sums[head, nl.ds(start, TILE)], result, largest, total)
+            store(
+                out[head, nl.ds(start, TILE), :], log_sums[head, nl.ds(start, TILE)], result, largest, total
+            )
     return out, log_sums
 
 
@@ -157,7 +159,11 @@ def add_corrected(sums: nl.NkiTensor, correction: nl.NkiTensor, part: nl.NkiTens
 
 
 def store(
-    out: nl.NkiTensor, log_sums: nl.NkiTensor, result: nl.NkiTensor, largest: nl.NkiTensor, total: nl.NkiTensor
+    out: nl.NkiTensor,
+    log_sums: nl.NkiTensor,
+    result: nl.NkiTensor,
+    largest: nl.NkiTensor,
+    total: nl.NkiTensor,
 ) -> None:
     """``result / total`` and ``scale * largest + log(total)``."""
     scale = result.shape[1] ** -0.5
