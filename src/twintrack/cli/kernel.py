@@ -114,7 +114,9 @@ def disasm(
     """
     from dataclasses import replace
 
-    from twintrack.neuroncore.isa.stream import Stream, disassemble, to_lines
+    from twintrack.neuroncore.isa.disassembly import disassemble
+    from twintrack.neuroncore.isa.stream import Stream
+    from twintrack.neuroncore.isa.stream_file import to_lines
 
     options = _options(chip, check, strict)
     stream = Stream(options.generation.chip)
