@@ -411,3 +411,55 @@ def test_an_input_that_was_never_written_is_found_in_every_search():
         ):
             with pytest.raises(KernelError, match="never written"):
                 call()
+
+
+def test_without_values_the_same_parts_are_checked_and_marked():
+    mask = [255] * 32
+    mask[3] = 8
+    with core_of(values=False):
+        source, dst = blank((32, 3), "float32"), blank((32, 3), "float32")
+        nisa.memset(source[:8], 0.0)
+        with pytest.raises(KernelError, match="src written before it is read"):
+            nisa.nc_stream_shuffle(dst, source, mask)
+        nisa.memset(source[:9], 0.0)
+        nisa.nc_stream_shuffle(dst, source, mask)
+        assert written_mask(dst).any(axis=1).nonzero()[0].tolist() == [3]
+        counted = blank((32, 4), "int32")
+        with pytest.raises(KernelError, match="src written before it is read"):
+            nisa.nonzero_with_count(counted, source)
+        nisa.memset(source[:17], 0.0)
+        nisa.nonzero_with_count(counted, source)
+        assert written_mask(counted).any(axis=1).nonzero()[0].tolist() == [0, 16]
+        snake, index = blank((16, 2), "bfloat16"), blank((16, 2), "uint16")
+        for tensor in (snake, index):
+            nisa.memset(tensor[:, :1], 0)
+            nisa.memset(tensor[:4, 1:], 0)
+        nisa.topk(blank((16, 2), "bfloat16"), blank((16, 2), "uint32"), snake, 20)
+        nisa.local_gather(blank((16, 20), "bfloat16"), snake, index, 1, 20)
+        for call in (
+            lambda: nisa.topk(blank((16, 2), "bfloat16"), blank((16, 2), "uint32"), snake, 21),
+            lambda: nisa.local_gather(blank((16, 21), "bfloat16"), snake, index, 1, 21),
+            lambda: nisa.local_gather(blank((16, 20), "int8"), blank((16, 9), "int8"), index, 1, 20),
+            lambda: nisa.nc_n_gather(blank((16, 1), "int8"), snake.view("int8"), blank((16, 1), "uint32")),
+        ):
+            with pytest.raises(KernelError, match="written before it is read"):
+                call()
+
+
+def test_operands_can_be_chosen_at_run_time():
+    pages = np.stack([np.full((32, 8), 9.0), np.arange(32.0)[:, None].repeat(8, 1)], axis=1)
+    with core_of() as core:
+        source = tile(core, pages, "float32").select(1, tile(core, np.array([[1]]), "int32"))
+        dst = blank((32, 8), "float32")
+        nisa.nc_stream_shuffle(dst, source, [31] * 32)
+        assert (dst.array() == 31).all()
+        nisa.max8(dst, source)
+        assert np.array_equal(dst.array(), pages[:, 1])
+        nisa.nc_n_gather(dst[:, :2], source, tile(core, np.zeros((32, 2)), "uint32"))
+        assert np.array_equal(dst.array()[:, 0], np.arange(32.0))
+        many = blank((32, 2, 8), "float32")
+        nisa.nc_stream_shuffle(many.select(1, tile(core, np.array([[1]]), "int32")), source, [5] + [255] * 31)
+        assert np.argwhere(written_mask(many)).tolist() == [[0, 1, i] for i in range(8)]
+        outside = tile(core, pages, "float32").select(1, tile(core, np.array([[2]]), "int32"))
+        with pytest.raises(KernelError, match="index 2"):
+            nisa.nc_stream_shuffle(dst, outside, [31] * 32)

@@ -17,10 +17,11 @@ import numpy.typing as npt
 
 from twintrack.neuroncore.convert import cast, round_to
 from twintrack.neuroncore.emulator.access import write_raw
-from twintrack.neuroncore.emulator.ops.parts import require_elements, require_snake, rows, static
+from twintrack.neuroncore.emulator.ops.parts import require_elements, require_snake, static
+from twintrack.neuroncore.emulator.partial import every_16th, moved, rows
 from twintrack.neuroncore.isa.instruction import Instruction
 from twintrack.neuroncore.isa.legality.common import broken
-from twintrack.neuroncore.isa.legality.gather import CORE_PARTITIONS, KEPT, QUADRANT
+from twintrack.neuroncore.isa.legality.gather import CORE_PARTITIONS
 from twintrack.neuroncore.memory.view import View
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ def _local_gather(core: Core, ins: Instruction) -> None:
     source, index = static(core, ins, source), static(core, ins, index)
     per_index, valid = ins.attributes["num_elem_per_idx"], ins.attributes["num_valid_indices"]
     count = index.free_size * CORE_PARTITIONS if valid is None else valid
-    require_snake(core, ins, index, CORE_PARTITIONS, count)
+    require_snake(core, ins, index, count)
     groups = index.array().reshape(-1, CORE_PARTITIONS, index.free_size)
     numbers = groups.transpose(0, 2, 1).reshape(len(groups), -1)[:, :count].astype(np.int64)
     size = source.free_size
@@ -94,20 +95,15 @@ def _nc_stream_shuffle(core: Core, ins: Instruction) -> None:
     assert dst is not None  # noqa: S101
     assert source is not None  # noqa: S101
     dst, source = static(core, ins, dst), static(core, ins, source)
-    mask = ins.attributes["shuffle_mask"]
-    moved = [at for at in range(dst.shape[0]) if mask[at % QUADRANT] != KEPT]
-    taken = [at - at % QUADRANT + mask[at % QUADRANT] for at in moved]
-    if set(taken) == set(range(source.shape[0])):
-        held = core.read(ins, source)
-    else:
-        for at in sorted(set(taken)):
-            core.read(ins, rows(source, at, 1))
-        held = source.array()
-    held = held.reshape(source.shape[0], -1)[taken]
+    changed, taken = moved(ins, dst.shape[0])
+    wanted = sorted(set(taken))
+    for part in [source] if len(wanted) == source.shape[0] else [rows(source, at, 1) for at in wanted]:
+        core.read(ins, part)
+    held = source.array().reshape(source.shape[0], -1)[taken]  # a copy, so that dst may be src
     start = 0
-    for at in range(1, len(moved) + 1):
-        if at == len(moved) or moved[at] != moved[at - 1] + 1:
-            write_raw(core, ins, rows(dst, moved[start], at - start), held[start:at])
+    for at in range(1, len(changed) + 1):
+        if at == len(changed) or changed[at] != changed[at - 1] + 1:
+            write_raw(core, ins, rows(dst, changed[start], at - start), held[start:at])
             start = at
 
 
@@ -183,8 +179,8 @@ def _nonzero_with_count(core: Core, ins: Instruction) -> None:
     (dst,), (source,) = ins.outs, ins.ins
     assert dst is not None  # noqa: S101
     assert source is not None  # noqa: S101
-    count = -(-source.shape[0] // CORE_PARTITIONS)
-    source = rows(static(core, ins, source), 0, count, CORE_PARTITIONS)
+    source = every_16th(static(core, ins, source))
+    count = source.shape[0]
     values = core.read(ins, source).reshape(count, -1)
     result = np.full((count, values.shape[1] + 1), ins.attributes["padding_val"], np.int64)
     for lane, row in enumerate(values):
@@ -192,7 +188,7 @@ def _nonzero_with_count(core: Core, ins: Instruction) -> None:
         result[lane, : len(found)] = found + ins.attributes["index_offset"]
         result[lane, -1] = len(found)
     # 32-bit integers that wrap around
-    write_raw(core, ins, rows(static(core, ins, dst), 0, count, CORE_PARTITIONS), result.astype(np.int32))
+    write_raw(core, ins, every_16th(static(core, ins, dst)), result.astype(np.int32))
 
 
 def _topk(core: Core, ins: Instruction) -> None:
@@ -203,7 +199,7 @@ def _topk(core: Core, ins: Instruction) -> None:
     assert source is not None  # noqa: S101
     source = static(core, ins, source)
     n, k = ins.attributes["n"], val_dst.free_size
-    require_snake(core, ins, source, CORE_PARTITIONS, n)
+    require_snake(core, ins, source, n)
     held = source.array().reshape(-1, CORE_PARTITIONS, source.free_size)
     snakes = held.transpose(0, 2, 1).reshape(len(held), -1)[:, :n]
     numbers = snakes.astype(np.float32)
