@@ -161,6 +161,12 @@ def test_broadcast_to_of_a_slice_from_any_partition():
         np.testing.assert_array_equal(found, np.repeat(x[row : row + 1, 1:8:2], 128, 0))
 
 
+def test_broadcast_to_of_a_permuted_tile():
+    x = _numbers((1, 3, 4))
+    found = on_tiles(lambda t: nl.broadcast_to(t.permute((0, 2, 1)), (5, 4, 3)), x)
+    np.testing.assert_array_equal(found, np.repeat(x.transpose(0, 2, 1), 5, 0))
+
+
 def test_broadcast_to_the_same_shape_is_the_tile_itself():
     def kernel(tile):
         assert nl.broadcast_to(tile, tile.shape) is tile
@@ -190,6 +196,15 @@ def test_where_chooses_and_a_nan_that_is_not_chosen_does_no_harm(dtype):
 
     assert found.dtype == x.dtype
     np.testing.assert_array_equal(found.astype(np.float64), np.where(condition, x, y).astype(np.float64))
+
+
+def test_where_of_two_types_gives_the_promoted_one():
+    condition = np.array([[1.0, 0.0]], np.float32)
+    x, y = np.array([[1.5, 2.5]], STORED["bfloat16"]), np.array([[1 / 3, 1 / 7]], np.float32)
+    for first, second in ((x, y), (y, x)):
+        found = on_tiles(nl.where, condition, first, second)
+        assert found.dtype == np.float32
+        np.testing.assert_array_equal(found, np.where(condition, first, second).astype(np.float32))
 
 
 def test_where_repeats_free_dimensions_and_takes_numbers():
@@ -382,6 +397,8 @@ def test_rand_is_uniform_from_zero_below_one(dtype):
     assert found.max() < 1
     assert abs(found.mean() - 0.5) < 0.05
     assert abs(np.var(found) - 1 / 12) < 0.01
+    step = {"float32": 24, "bfloat16": 8, "float16": 11, "float8_e4m3": 4}[dtype]
+    assert (found * 2**step == np.floor(found * 2**step)).all(), "multiples of the type's step below 1"
     if dtype != "float8_e4m3":
         assert np.histogram(found, 8, (0, 1))[0].min() > 0.8 * found.size / 8
 

@@ -109,6 +109,14 @@ def test_bits_agree_with_numpy(name, dtype, second):
     np.testing.assert_array_equal(found, BITS[name](x, y))
 
 
+def test_bits_of_unequal_widths_give_the_wider_type():
+    x, y = np.array([[0xFF]], np.uint8), np.array([[0x12345678]], np.uint32)
+    for first, second in ((x, y), (y, x)):
+        found = on_tiles(nl.bitwise_and, first, second)
+        assert found.dtype == np.uint32
+        np.testing.assert_array_equal(found, [[0x78]])
+
+
 def test_shifts_bring_in_zeros():
     x = np.array([[0x80000001, 0x0F0F0F0F, 1]], np.uint32)
 

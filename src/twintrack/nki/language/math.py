@@ -276,13 +276,13 @@ def _reduced_angle(data: NkiTensor, turns: float) -> NkiTensor:
     kept within the valid input of ``sin``.
     """
     count = tile(data.shape, _INT32)
-    isa.tensor_scalar(count, data, "multiply", 1 / (2 * math.pi), op1="add", operand1=turns)
+    isa.tensor_scalar(count, data, "multiply", 1 / (2 * math.pi))
     angle = tile(data.shape, _FLOAT32)
     for at, part in enumerate(_TURN):
         isa.scalar_tensor_tensor(angle, count, "multiply", -part, "add", angle if at else data)
     if turns:
         isa.tensor_scalar(angle, angle, "add", 2 * math.pi * turns)
-    # near half a turn the rounded count may be one off: sin(x) = sin(pi - x) folds both sides back
+    # sin(x) = sin(pi - x) folds back what ``turns``, or a count rounded the other way near half a turn, moved too far
     for half, nearer in ((math.pi, "minimum"), (-math.pi, "maximum")):
         isa.scalar_tensor_tensor(angle, angle, "subtract", half, nearer, angle, reverse0=True)
     isa.tensor_scalar(angle, angle, "maximum", -_PI, op1="minimum", operand1=_PI)

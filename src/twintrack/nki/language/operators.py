@@ -115,7 +115,7 @@ def _binary(op: str, x: Any, y: Any, dtype: Any) -> NkiTensor:
     shape = _common_shape(op, x, y)
     dst = tile(shape, kind)
     for data, other, swapped in ((x, y, False), (y, x, True)):
-        vector = other.free_size == 1 and other.dtype == "float32" and data.shape == shape and not bits
+        vector = other.free_size == 1 and other.dtype == "float32" and data.shape == shape
         if vector and data.free_size > 1 and other.shape[0] == data.shape[0]:
             column = other if other.ndim == 2 else other.reshape((other.shape[0], 1))
             isa.tensor_scalar(dst, data, op, column, reverse0=swapped)
