@@ -171,6 +171,14 @@ def test_nc_stream_shuffle_in_place_reads_all_before_it_writes():
         assert np.array_equal(both.array(), np.roll(np.arange(64.0).reshape(32, 2), 1, axis=0))
 
 
+def test_a_mask_of_255_everywhere_changes_nothing_and_reads_nothing():
+    for values in (True, False):
+        with core_of(values=values):
+            dst = blank((64, 2), "float32")
+            nisa.nc_stream_shuffle(dst, blank((64, 2), "float32"), [255] * 32)
+            assert not written_mask(dst).any()
+
+
 def test_nc_stream_shuffle_broadcasts_one_partition():
     with core_of() as core:
         dst = blank((32, 4), "float32")

@@ -6,13 +6,16 @@ just that too. Which elements a gather takes is not known without values: then a
 
 from __future__ import annotations
 
+from functools import lru_cache
+from typing import NamedTuple
+
 import numpy as np
 
 from twintrack.neuroncore.isa.instruction import Instruction
 from twintrack.neuroncore.isa.legality.gather import CORE_PARTITIONS, KEPT, QUADRANT
 from twintrack.neuroncore.memory.view import View
 
-__all__ = ["PARTIAL", "element", "every_16th", "moved", "rows", "snake", "touched"]
+__all__ = ["PARTIAL", "Shuffle", "element", "every_16th", "rows", "shuffle", "snake", "touched"]
 
 PARTIAL = frozenset({"local_gather", "nc_n_gather", "nc_stream_shuffle", "nonzero_with_count", "topk"})
 """Opcodes whose instructions may leave a part of an operand alone."""
@@ -56,11 +59,30 @@ def snake(view: View, count: int) -> list[View]:
     return parts
 
 
-def moved(ins: Instruction, partitions: int) -> tuple[list[int], list[int]]:
-    """Of ``nc_stream_shuffle``: the partitions of the destination that change, and the source of each."""
-    mask = ins.attributes["shuffle_mask"]
+class Shuffle(NamedTuple):
+    """What ``nc_stream_shuffle`` moves, for one mask and numbers of partitions."""
+
+    sources: tuple[int, ...]
+    """The source of every partition of the destination that changes, in order."""
+    reads: tuple[tuple[int, int], ...]
+    """Source partitions that are read: runs of ``(first, count)``."""
+    writes: tuple[tuple[int, int], ...]
+    """Destination partitions that change: runs of ``(first, count)``."""
+
+
+@lru_cache(maxsize=256)
+def shuffle(mask: tuple[int, ...], partitions: int) -> Shuffle:
+    """What a mask of 32 moves to a destination of so many partitions."""
     changed = [at for at in range(partitions) if mask[at % QUADRANT] != KEPT]
-    return changed, [at - at % QUADRANT + mask[at % QUADRANT] for at in changed]
+    sources = [at - at % QUADRANT + mask[at % QUADRANT] for at in changed]
+    return Shuffle(tuple(sources), _runs(sorted(set(sources))), _runs(changed))
+
+
+def _runs(numbers: list[int]) -> tuple[tuple[int, int], ...]:
+    """Consecutive numbers as ``(first, count)``."""
+    starts = [at for at, one in enumerate(numbers) if at == 0 or one != numbers[at - 1] + 1]
+    ends = [*starts[1:], len(numbers)] if numbers else []
+    return tuple([(numbers[start], end - start) for start, end in zip(starts, ends, strict=True)])
 
 
 def touched(ins: Instruction) -> tuple[Views, Views]:
@@ -86,8 +108,5 @@ def touched(ins: Instruction) -> tuple[Views, Views]:
 def _shuffled(ins: Instruction, source: View) -> tuple[Views, Views]:
     dst = ins.outs[0]
     assert dst is not None  # noqa: S101
-    changed, taken = moved(ins, dst.shape[0])
-    wanted = sorted(set(taken))
-    reads: Views = [source] if len(wanted) == source.shape[0] else [rows(source, at, 1) for at in wanted]
-    outs: Views = [dst] if len(changed) == dst.shape[0] else [rows(dst, at, 1) for at in changed]
-    return outs, reads
+    plan = shuffle(ins.attributes["shuffle_mask"], dst.shape[0])
+    return [rows(dst, *run) for run in plan.writes], [rows(source, *run) for run in plan.reads]

@@ -86,11 +86,13 @@ def nc_stream_shuffle(
         KernelError: for other types, sizes or start partitions, or a source partition that ``src`` does not have.
     """
     try:
-        mask = tuple([integer("an element of shuffle_mask", one) for one in shuffle_mask])
+        mask = tuple(shuffle_mask)
     except TypeError:
         raise author_error(
             "a list of 32 integers for shuffle_mask", type(shuffle_mask).__name__, "pass one"
         ) from None
+    if {*map(type, mask)} != {int}:
+        mask = tuple([integer("an element of shuffle_mask", one) for one in mask])
     return issue("nc_stream_shuffle", Engine.VECTOR, (dst,), (src,), {"shuffle_mask": mask}, name)
 
 

@@ -18,7 +18,7 @@ import numpy.typing as npt
 from twintrack.neuroncore.convert import cast, round_to
 from twintrack.neuroncore.emulator.access import write_raw
 from twintrack.neuroncore.emulator.ops.parts import require_elements, require_snake, static
-from twintrack.neuroncore.emulator.partial import every_16th, moved, rows
+from twintrack.neuroncore.emulator.partial import every_16th, rows, shuffle
 from twintrack.neuroncore.isa.instruction import Instruction
 from twintrack.neuroncore.isa.legality.common import broken
 from twintrack.neuroncore.isa.legality.gather import CORE_PARTITIONS
@@ -95,16 +95,14 @@ def _nc_stream_shuffle(core: Core, ins: Instruction) -> None:
     assert dst is not None  # noqa: S101
     assert source is not None  # noqa: S101
     dst, source = static(core, ins, dst), static(core, ins, source)
-    changed, taken = moved(ins, dst.shape[0])
-    wanted = sorted(set(taken))
-    for part in [source] if len(wanted) == source.shape[0] else [rows(source, at, 1) for at in wanted]:
-        core.read(ins, part)
-    held = source.array().reshape(source.shape[0], -1)[taken]  # a copy, so that dst may be src
+    plan = shuffle(ins.attributes["shuffle_mask"], dst.shape[0])
+    for run in plan.reads:
+        core.read(ins, rows(source, *run))
+    held = source.array().reshape(source.shape[0], -1)[list(plan.sources)]  # a copy, so that dst may be src
     start = 0
-    for at in range(1, len(changed) + 1):
-        if at == len(changed) or changed[at] != changed[at - 1] + 1:
-            write_raw(core, ins, rows(dst, changed[start], at - start), held[start:at])
-            start = at
+    for first, count in plan.writes:
+        write_raw(core, ins, rows(dst, first, count), held[start : start + count])
+        start += count
 
 
 def _max8(core: Core, ins: Instruction) -> None:

@@ -27,6 +27,16 @@ __all__ = ["HANDLERS"]
 
 Array = npt.NDArray[Any]
 _LOWEST = np.finfo(np.float32).min
+_COMPARISONS: Mapping[str, Callable[..., Array]] = MappingProxyType(
+    {
+        "equal": np.equal,
+        "not_equal": np.not_equal,
+        "less": np.less,
+        "less_equal": np.less_equal,
+        "greater": np.greater,
+        "greater_equal": np.greater_equal,
+    }
+)
 
 
 def affine_values(ins: Instruction, partitions: int) -> npt.NDArray[np.int32]:
@@ -53,7 +63,7 @@ def _affine_select(core: Core, ins: Instruction) -> None:
     assert dst is not None  # noqa: S101
     assert on_true is not None  # noqa: S101
     values = affine_values(ins, dst.shape[0])
-    chosen = alu.binary(ins.attributes["cmp_op"], values, 0).astype(np.bool_)
+    chosen = _COMPARISONS[ins.attributes["cmp_op"]](values, 0)
     held = cast(core.read(ins, on_true), on_true.dtype, dst.dtype, precise=core.precise)
     other = np.array([ins.attributes["on_false_value"]], np.float32)
     filled = round_to(other, dst.dtype, precise=core.precise)
@@ -69,11 +79,10 @@ def _range_select(core: Core, ins: Instruction) -> None:
     assert bound1 is not None  # noqa: S101
     lanes = on_true.shape[0]
     values = core.read32(ins, on_true).reshape(lanes, -1)
-    index = (ins.attributes["range_start"] + np.arange(values.shape[1])).astype(np.float32)[None, :]
-    index = np.broadcast_to(index, values.shape)
+    index = (ins.attributes["range_start"] + np.arange(values.shape[1])).astype(np.float32)
     low, high = (core.read32(ins, bound).reshape(lanes, 1) for bound in (bound0, bound1))
-    chosen = alu.binary(ins.attributes["comp_op0"], index, low).astype(np.bool_)
-    chosen &= alu.binary(ins.attributes["comp_op1"], index, high).astype(np.bool_)
+    chosen = _COMPARISONS[ins.attributes["comp_op0"]](index, low)
+    chosen &= _COMPARISONS[ins.attributes["comp_op1"]](index, high)
     result = np.where(chosen, values, _LOWEST)
     _accumulate(core, ins, on_true, reduce_res, result)
     core.write(ins, dst, result)
