@@ -17,7 +17,8 @@ from twintrack.neuroncore.emulator import accumulators, alu
 from twintrack.neuroncore.emulator.access import write_raw
 from twintrack.neuroncore.emulator.activations import activate
 from twintrack.neuroncore.emulator.ops.operands import apply, destination, finish, scalar, there
-from twintrack.neuroncore.emulator.random_state import GeneratorState, draw, generator_kind, seeded, uniform
+from twintrack.neuroncore.emulator.ops.random import random_words
+from twintrack.neuroncore.emulator.random_state import uniform
 from twintrack.neuroncore.isa.instruction import Instruction
 from twintrack.neuroncore.isa.operators import OPERATORS
 from twintrack.neuroncore.memory.view import View
@@ -109,16 +110,13 @@ def _reciprocal(core: Core, ins: Instruction) -> None:
 def _dropout(core: Core, ins: Instruction) -> None:
     """``dst`` keeps the bits of ``data`` where a uniform number reaches ``prob``, and is zero elsewhere; no scaling.
 
-    One number per element in row-major order, from the lanes of ``data``; a probability of NaN drops everything.
+    One number per element in row-major order, from the Vector Engine's generator in the lanes of ``dst``; a
+    probability of NaN drops everything.
     """
     dst, data = there(ins.outs[0]), there(ins.ins[0])
     held = core.read(ins, data)
     prob: Any = scalar(core, ins, ins.ins[1], ins.attributes["prob"], held.ndim)
-    state: GeneratorState | None = core.state.get("vector generator")
-    if state is None:
-        state = seeded(generator_kind("vector", core.generation.number), 0)
-    state, bits = draw(state, data.start_partition, held.shape[0], data.free_size)
-    core.state["vector generator"] = state
+    bits = random_words(core, ins.engine, dst)
     kept = np.where(uniform(bits).reshape(held.shape) >= prob, held, held.dtype.type(0))
     write_raw(core, ins, dst, kept)
 
