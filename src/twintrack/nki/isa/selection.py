@@ -9,6 +9,7 @@ from typing import Any
 from twintrack.neuroncore.isa.instruction import Engine
 from twintrack.nki.isa.constants import reduce_cmd as _reduce_cmd
 from twintrack.nki.isa.issue import NkiInstruction, author_error, issue, number_or_tensor, op_name
+from twintrack.nki.language.operators import equal, maximum  # documented defaults are these functions
 from twintrack.nki.tensor import NkiTensor
 
 __all__ = ["affine_select", "integer", "iota", "range_select", "select_reduce", "sequence_bounds"]
@@ -89,7 +90,7 @@ def affine_select(
     channel_multiplier: int,
     on_true_tile: NkiTensor,
     on_false_value: float,
-    cmp_op: Any = "equal",
+    cmp_op: Any = equal,
     offset: int = 0,
     name: str | None = None,
 ) -> NkiInstruction:
@@ -127,7 +128,7 @@ def range_select(
     bound1: NkiTensor,
     reduce_cmd: _reduce_cmd = _reduce_cmd.reset_reduce,
     reduce_res: NkiTensor | None = None,
-    reduce_op: Any = "maximum",
+    reduce_op: Any = maximum,
     range_start: int = 0,
     on_false_value: float = _LOWEST,
     name: str | None = None,
@@ -175,7 +176,7 @@ def select_reduce(
     on_false: float | NkiTensor,
     reduce_res: NkiTensor | None = None,
     reduce_cmd: _reduce_cmd = _reduce_cmd.idle,
-    reduce_op: Any = "maximum",
+    reduce_op: Any = maximum,
     reverse_pred: bool = False,
     name: str | None = None,
 ) -> NkiInstruction:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from twintrack.neuroncore.memory.buffer import MemoryRegion
 from twintrack.neuroncore.memory.dtypes import DTYPES, DType
 from twintrack.neuroncore.memory.generation import PARTITIONS, PSUM_BANK_BYTES, PSUM_BANKS
-from twintrack.nki.context import current_core
+from twintrack.nki.context import current_core, is_running
 from twintrack.nki.tensor import NKIObject
 
 __all__ = [
@@ -66,7 +66,11 @@ hbm = MemoryRegion.private_hbm
 
 
 class _TileSize(NKIObject):
-    """Sizes that a tile may have; those of SBUF are of the generation that the kernel runs on."""
+    """Sizes that a tile may have.
+
+    Those of SBUF are of the generation that the kernel runs on; outside a kernel of the one that
+    ``NEURON_PLATFORM_TARGET_OVERRIDE`` names.
+    """
 
     __slots__ = ()
 
@@ -97,7 +101,12 @@ class _TileSize(NKIObject):
     @property
     def sbuf_fmax_bytes(self) -> int:
         """SBUF bytes of one partition."""
-        return current_core().generation.sbuf_partition_bytes
+        if is_running():
+            return current_core().generation.sbuf_partition_bytes
+        # imported here, as the launch of kernels needs this package first
+        from twintrack.nki.kernel import options_from_environment
+
+        return options_from_environment().generation.sbuf_partition_bytes
 
     @property
     def sbuf_size_bytes(self) -> int:
