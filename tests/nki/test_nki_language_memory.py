@@ -463,6 +463,32 @@ def test_print_shows_the_elements_of_a_tile(capsys):
     assert "never written" in shown
 
 
+def test_a_tensor_can_be_looked_at():
+    def kernel(tile):
+        np.testing.assert_array_equal(tile.sim_value, [[1.5, 2.0]])
+        tile.sim_value[:] = 0  # a copy
+        assert tile.device_value is None
+        assert tile.is_identity()
+        assert not tile[:, 0:1].is_identity()
+        part = nl.ndarray((1, 2), nl.float32)
+        part[:, 0:1] = tile[:, 1:2]
+        print(part)
+        return tile
+
+    np.testing.assert_array_equal(on_tiles(kernel, np.array([[1.5, 2.0]], np.float32)), [[1.5, 2.0]])
+
+
+def test_a_tensor_without_values_says_so(capsys):
+    @nki.jit
+    def kernel(src):
+        print(nl.load(src))
+        return src.sim_value
+
+    with pytest.raises(KernelError, match="required values"):
+        nki.simulate(kernel).with_options(values=False)(nki.arrays.Shape((2, 2)))
+    assert "not computed" in capsys.readouterr().out
+
+
 def test_every_name_of_the_language_is_listed():
     assert set(nl.__all__) <= set(dir(nl))
     assert nisa.reduce_cmd is not None

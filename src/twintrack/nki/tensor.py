@@ -16,7 +16,7 @@ from twintrack.neuroncore.memory.dtypes import DType
 from twintrack.neuroncore.memory.storage import Storage
 from twintrack.neuroncore.memory.view import Dynamic, View
 from twintrack.nki.objects import NKIObject
-from twintrack.nki.showing import elements
+from twintrack.nki.showing import Shown
 from twintrack.nki.tensor_dynamic import columns_of, keeps_front, pattern_of, rows_of, selected, still_static
 from twintrack.nki.tensor_errors import tensor_error, to_dtype
 from twintrack.nki.tensor_index import DynamicSlice, index, sliced
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 __all__ = ["NKIObject", "NkiTensor", "tensor_error", "to_dtype"]
 
 
-class NkiTensor(View, NKIObject):
+class NkiTensor(Shown, NKIObject):
     """A tensor in SBUF, PSUM or HBM, or a view of one.
 
     Args:
@@ -98,13 +98,6 @@ class NkiTensor(View, NKIObject):
     def __bool__(self) -> bool:
         """A tensor is not ``None``; its values are known on the device only."""
         return True
-
-    def __repr__(self) -> str:
-        return f"NkiTensor({self.describe()}, shape={self.shape}, dtype={self.dtype})"
-
-    def __str__(self) -> str:
-        """What it is, and its elements where the run computes them."""
-        return f"{self!r}\n{elements(self)}"
 
     def is_contiguous(self) -> bool:
         """Whether its elements lie densely in row-major order; on chip within each partition."""
