@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from operator import index
 from typing import Any
 
 from twintrack.neuroncore.isa.instruction import Engine
@@ -48,13 +49,18 @@ def tensor_reduce(
     """
     del keepdims  # the shape of dst is the author's; only its size must fit
     ndim = tensor_of("tensor_reduce", "data", data).ndim
-    try:
-        given = [axis] if isinstance(axis, int) else [int(one) for one in axis]
-    except (TypeError, ValueError):
-        raise author_error("an int or a list of ints as axis", repr(axis), "pass the last axis") from None
-    axes = tuple(sorted(one + ndim if one < 0 else one for one in given))
+    axes = _axes(axis, ndim)
     attributes = {"op": op_name(op), "axis": axes, "negate": bool(negate)}
     return issue("tensor_reduce", Engine.VECTOR, (dst,), (data,), attributes, name)
+
+
+def _axes(axis: Any, ndim: int) -> tuple[int, ...]:
+    """In ascending order, counted from the front."""
+    try:
+        given = [index(axis)] if hasattr(axis, "__index__") else [index(one) for one in axis]
+    except TypeError:
+        raise author_error("an int or a list of ints as axis", repr(axis), "pass the last axis") from None
+    return tuple(sorted(one + ndim if one < 0 else one for one in given))
 
 
 def tensor_partition_reduce(
