@@ -19,9 +19,10 @@ from twintrack.nki.permute import (
     collective_permute_implicit_reduce,
     rank_id,
 )
-from twintrack.nki.tensor import NkiTensor
+from twintrack.nki.tensor import NKIObject, NkiTensor
 
 __all__ = [
+    "NKIObject",
     "ReplicaGroup",
     "all_gather",
     "all_gather_v",

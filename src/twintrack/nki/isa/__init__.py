@@ -67,8 +67,10 @@ from twintrack.nki.isa.scalar import (
 from twintrack.nki.isa.selection import affine_select, iota, range_select, select_reduce, sequence_bounds
 from twintrack.nki.isa.target import get_nc_sub_version, get_nc_version
 from twintrack.nki.isa.tensor import nc_matmul, nc_matmul_mx, nc_transpose, quantize_mx
+from twintrack.nki.tensor import NKIObject
 
 __all__ = [
+    "NKIObject",
     "NkiInstruction",
     "NkiValidationError",
     "VirtualRegister",
