@@ -225,7 +225,7 @@ def _require_output(tensor: NkiTensor, where: str) -> None:
 
 def _numpy(value: Array, name: str) -> Argument:
     """An array as an argument, over its own memory where that is dense, writable and in the machine's byte order."""
-    dtype = _dtype(value.dtype, name)
+    dtype = _dtype(value.dtype.newbyteorder("="), name)
     shape = value.shape or (1,)
     _not_empty(shape, name)
     held = value.view(np.uint8) if value.dtype.itemsize == 1 and dtype.stored == np.uint8 else value

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from twintrack.neuroncore.isa.instruction import Access, Instruction, access_of
+from twintrack.neuroncore.isa.instruction import Access, Instruction, LoopFrame, access_of
 from twintrack.neuroncore.memory.view import View
 
 __all__ = ["Record", "Stream"]
@@ -40,7 +40,7 @@ class Record:
     ins: tuple[Access | None, ...]
     attributes: tuple[tuple[str, Any], ...]
     line: str
-    loop: tuple[Any, ...] = ()
+    loop: tuple[LoopFrame, ...] = ()
     after: tuple[int, ...] = ()
     name: str | None = None
     registers: tuple[tuple[int, int | float | None], ...] = ()

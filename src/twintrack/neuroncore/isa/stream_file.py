@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from twintrack.errors import KernelError
-from twintrack.neuroncore.isa.instruction import Access, Engine
+from twintrack.neuroncore.isa.instruction import Access, Engine, LoopFrame
 from twintrack.neuroncore.isa.operands import OPERANDS
 from twintrack.neuroncore.isa.stream import Record, Stream
 from twintrack.neuroncore.memory.buffer import Buffer, MemoryRegion
@@ -177,10 +177,6 @@ def _sizes(found: list[Any]) -> tuple[int, ...]:
     return sizes
 
 
-def _tuples(value: Any) -> Any:
-    return tuple(_tuples(one) for one in value) if isinstance(value, list) else value
-
-
 def _read_record(found: dict[str, Any], buffers: list[Buffer]) -> Record:
     name = found.get("name")
     indices = [_read_access(one, buffers) for one in found.get("indices", [])]
@@ -195,7 +191,7 @@ def _read_record(found: dict[str, Any], buffers: list[Buffer]) -> Record:
         tuple(_read_access(one, buffers) for one in found["ins"]),
         tuple((str(key), _back(value)) for key, value in found["attributes"].items()),
         str(found["line"]),
-        _tuples(found.get("loop", [])),
+        tuple(LoopFrame(int(loop), str(kind), int(at)) for loop, kind, at in found.get("loop", [])),
         tuple(int(number) for number in found.get("after", [])),
         None if name is None else str(name),
         tuple((int(number), _back(value)) for number, value in found.get("registers", [])),
