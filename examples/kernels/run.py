@@ -24,8 +24,8 @@ from twintrack.neuroncore.isa.instruction import Instruction
 from twintrack.neuroncore.memory.dtypes import dtype_of
 from twintrack.neuroncore.memory.generation import GENERATIONS
 from twintrack.nki.files import load_kernel, write_arrays
-from twintrack.nki.kernel import simulate
-from twintrack.nki.launch import Launch
+from twintrack.nki.kernel import Options
+from twintrack.nki.launch import Launch, launch_ranks
 
 __all__ = ["Outcome", "Traffic", "inputs_of", "main", "reference_of", "run_example"]
 
@@ -87,8 +87,8 @@ def reference_of(one: Example) -> ModuleType:
     return module
 
 
-def inputs_of(one: Example, dtype: str, sizes: Mapping[str, int], seed: int = 0) -> dict[str, Any]:
-    """The kernel's arguments by name.
+def inputs_of(one: Example, dtype: str, sizes: Mapping[str, int], seed: int = 0) -> list[dict[str, Any]]:
+    """The kernel's arguments by name, for each rank.
 
     Args:
         one: whose.
@@ -97,7 +97,7 @@ def inputs_of(one: Example, dtype: str, sizes: Mapping[str, int], seed: int = 0)
         seed: of the values.
     """
     made = reference_of(one).make_inputs(np.random.default_rng(seed), dtype_of(dtype).stored, **sizes)
-    return dict(made)
+    return list(made) if one.ranks > 1 else [made]
 
 
 def run_example(
@@ -121,16 +121,18 @@ def run_example(
         KernelError: if the kernel breaks a rule.
     """
     inputs = inputs_of(one, dtype, sizes or one.shown)
-    expected = _tuple(reference_of(one).expected(**inputs))
+    reference = reference_of(one)
+    expected = reference.expected(*inputs) if one.ranks > 1 else _tuple(reference.expected(**inputs[0]))
     kernel = load_kernel(f"{FOLDER / one.folder / 'kernel.py'}:{one.name}")
     traffic = Traffic()
-    run = simulate(kernel[one.cores] if one.cores > 1 else kernel).with_options(
-        generation=GENERATIONS[chip], checks=Checks(checks), sink=traffic
+    options = Options(GENERATIONS[chip], checks=Checks(checks), sink=traffic)
+    grid = (one.cores,) if one.cores > 1 else ()
+    launches = launch_ranks(
+        kernel.function, grid, [((), given) for given in inputs], options, ranks_per_node=one.ranks
     )
-    found = _tuple(run(**inputs))
-    assert run.last is not None  # noqa: S101 - it was called in the line above
+    found = [output for launch in launches for output in _tuple(launch.result)]
     errors = tuple(_error(a, b) for a, b in zip(found, expected, strict=True))
-    return Outcome(errors, traffic, (run.last,))
+    return Outcome(errors, traffic, tuple(launches))
 
 
 def _tuple(value: Any) -> tuple[Any, ...]:
@@ -175,7 +177,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = parser.parse_args(arguments)
     one = example(given.name)
     if given.save_inputs is not None:
-        for name, value in write_arrays(given.save_inputs, inputs_of(one, given.dtype, one.shown)).items():
+        (inputs,) = inputs_of(one, given.dtype, one.shown)
+        for name, value in write_arrays(given.save_inputs, inputs).items():
             print(f"{name}: {value.dtype.name} {list(value.shape)} in {given.save_inputs}")
         return 0
     outcome = run_example(one, given.dtype, chip=given.chip, checks=given.check)

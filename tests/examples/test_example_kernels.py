@@ -14,7 +14,9 @@ import numpy as np
 import pytest
 
 from twintrack.errors import KernelError
+from twintrack.neuroncore.emulator.core import Checks
 from twintrack.nki.files import load_kernel
+from twintrack.nki.kernel import simulate
 from twintrack.nki.lint import check_source
 
 FOLDER = Path(__file__).resolve().parents[2] / "examples" / "kernels"
@@ -93,7 +95,7 @@ def test_each_step_of_the_matmul_reads_less_of_hbm_than_the_one_before():
 
 def test_an_id_outside_the_embedding_table_is_an_error_at_the_kernels_line():
     kernel = load_kernel(f"{FOLDER / 'embedding_gather' / 'kernel.py'}:embedding_gather")
-    inputs = run.inputs_of(
+    (inputs,) = run.inputs_of(
         table.example("embedding_gather"), "float32", {"tokens": 3, "vocabulary": 4, "width": 8}
     )
     inputs["ids"] = np.array([0, 4, 1], np.int32)
@@ -120,3 +122,16 @@ def test_a_result_above_its_tolerance_is_exit_code_1(monkeypatch, capsys):
 
     assert run.main(["rmsnorm", "--dtype", "float32"]) == 1
     capsys.readouterr()
+
+
+def test_without_its_barrier_the_two_core_reduction_is_found_out(tmp_path):
+    """The example's page says what the barrier is for; a copy of the kernel without it must be refused."""
+    text = (FOLDER / "two_core_centering" / "kernel.py").read_text(encoding="utf-8")
+    barrier = "    nisa.core_barrier(data=means, cores=(0, 1))\n"
+    assert barrier in text
+    broken = tmp_path / "kernel.py"
+    broken.write_text(text.replace(barrier, ""), encoding="utf-8")
+    (inputs,) = run.inputs_of(table.example("center_columns"), "float32", {"rows": 256, "columns": 64})
+
+    with pytest.raises(KernelError, match=r"kernel\.py:\d+: required src written before it is read"):
+        simulate(load_kernel(f"{broken}:center_columns")[2]).with_options(checks=Checks.ALL)(**inputs)

@@ -43,17 +43,21 @@ def adam(
     numbers = nl.ndarray((pmax, 3), dtype=nl.float32, buffer=nl.sbuf)
     nisa.dma_copy(dst=numbers, src=step.reshape((1, 3)).broadcast(0, pmax))
     for start in range(0, width, columns):
-        part = nl.ds(start, min(columns, width - start))
-        gradient = load(grad, part)
-        weights, moment, square = load(master, part), load(first, part), load(second, part)
+        count = min(columns, width - start)
+        gradient = load(grad, start, count)
+        weights, moment, square = (
+            load(master, start, count),
+            load(first, start, count),
+            load(second, start, count),
+        )
         update_moments(moment, square, gradient, beta1, beta2)
         update_master(weights, moment, square, numbers, epsilon)
         rounded = nl.ndarray(weights.shape, dtype=parameters.dtype, buffer=nl.sbuf)
         nisa.activation(dst=rounded, op=nl.copy, data=weights)
-        store(parameters, part, rounded)
-        store(master, part, weights)
-        store(first, part, moment)
-        store(second, part, square)
+        store(parameters, start, rounded)
+        store(master, start, weights)
+        store(first, start, moment)
+        store(second, start, square)
     return parameters, master, first, second
 
 
@@ -91,16 +95,17 @@ def update_master(
     )
 
 
-def load(flat: nl.NkiTensor, part: nl.DynamicSlice) -> nl.NkiTensor:
+def load(flat: nl.NkiTensor, start: int, count: int) -> nl.NkiTensor:
     """Columns of a flat tensor seen as [128, size / 128]."""
     pmax = nl.tile_size.pmax
-    source = flat.reshape((pmax, flat.shape[0] // pmax))[:, part]
+    source = flat.reshape((pmax, flat.shape[0] // pmax))[:, nl.ds(start, count)]
     tile = nl.ndarray(source.shape, dtype=flat.dtype, buffer=nl.sbuf)
     nisa.dma_copy(dst=tile, src=source)
     return tile
 
 
-def store(flat: nl.NkiTensor, part: nl.DynamicSlice, tile: nl.NkiTensor) -> None:
+def store(flat: nl.NkiTensor, start: int, tile: nl.NkiTensor) -> None:
     """The reverse of ``load``."""
     pmax = nl.tile_size.pmax
-    nisa.dma_copy(dst=flat.reshape((pmax, flat.shape[0] // pmax))[:, part], src=tile)
+    target = flat.reshape((pmax, flat.shape[0] // pmax))[:, nl.ds(start, tile.shape[1])]
+    nisa.dma_copy(dst=target, src=tile)

@@ -33,7 +33,7 @@ def cross_entropy(
     nisa.iota(dst=columns, pattern=[[1, columns.shape[1]]])
     for start in range(0, tokens, pmax):
         rows = nl.ds(start, min(pmax, tokens - start))
-        target = load_targets(targets, rows)
+        target = load_targets(targets[rows])
         log_sum = log_sums_of(logits[rows, :], chunk)
         loss = nl.ndarray((target.shape[0], 1), dtype=nl.float32, buffer=nl.sbuf)
         nisa.tensor_tensor(dst=loss, data1=log_sum, data2=logits_of(logits, target, start), op=nl.subtract)
@@ -42,11 +42,10 @@ def cross_entropy(
     return losses, gradient
 
 
-def load_targets(targets: nl.NkiTensor, rows: nl.DynamicSlice) -> nl.NkiTensor:
+def load_targets(targets: nl.NkiTensor) -> nl.NkiTensor:
     """One target per partition."""
-    source = targets[rows]
-    target = nl.ndarray((source.shape[0], 1), dtype=nl.int32, buffer=nl.sbuf)
-    nisa.dma_copy(dst=target, src=source.reshape(target.shape))
+    target = nl.ndarray((targets.shape[0], 1), dtype=nl.int32, buffer=nl.sbuf)
+    nisa.dma_copy(dst=target, src=targets.reshape(target.shape))
     return target
 
 

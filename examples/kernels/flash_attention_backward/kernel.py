@@ -80,7 +80,7 @@ def backward_of_head(
             keys = nl.ds(first * TILE, count * TILE)
             row = nl.ds(at * TILE, TILE)
             diagonal = first + count == at + 1
-            weights = weights_of(q_t[:, row], k_t[:, keys], bias[:, nl.ds(at, 1)], scale, q.dtype, diagonal)
+            weights = weights_of(q_t[:, row], k_t[:, keys], bias[:, nl.ds(at, 1)], scale, diagonal)
             grad_scores = grad_scores_of(weights, grad_t[:, row], v_t[:, keys], delta[:, nl.ds(at, 1)])
             for key in range(count):
                 columns = nl.ds(key * TILE, TILE)
@@ -104,13 +104,13 @@ def backward_of_head(
 
 
 def weights_of(
-    q_t: nl.NkiTensor, k_t: nl.NkiTensor, bias: nl.NkiTensor, scale: float, dtype: nl.DType, diagonal: bool
+    q_t: nl.NkiTensor, k_t: nl.NkiTensor, bias: nl.NkiTensor, scale: float, diagonal: bool
 ) -> nl.NkiTensor:
     """``exp(scale * q k^T - log_sums)`` of 128 queries and a block of keys, 0 after the diagonal."""
     count = k_t.shape[1]
     scores = nl.ndarray((TILE, count), dtype=nl.float32, buffer=nl.psum)
     nisa.nc_matmul(dst=scores, stationary=q_t, moving=k_t)
-    weights = nl.ndarray((TILE, count), dtype=dtype, buffer=nl.sbuf)
+    weights = nl.ndarray((TILE, count), dtype=q_t.dtype, buffer=nl.sbuf)
     nisa.activation(dst=weights, op=nl.exp, data=scores, scale=scale, bias=bias)
     if diagonal:
         last = weights[:, nl.ds(count - TILE, TILE)]

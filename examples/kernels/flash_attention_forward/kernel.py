@@ -76,7 +76,8 @@ def attend(
     for first in range(0, start + TILE, KEYS):
         count = min(KEYS, start + TILE - first)
         scores = masked_scores(query, keys[:, nl.ds(first, count)], diagonal=first + count == start + TILE)
-        weights, block_total, correction = soften(scores, largest, scale, values.dtype, first == 0)
+        weights = nl.ndarray(scores.shape, dtype=values.dtype, buffer=nl.sbuf)
+        block_total, correction = soften(scores, largest, weights, scale, first == 0)
         part = weighted(weights, values, first // TILE)
         if first == 0:
             nisa.tensor_copy(dst=result, src=part)
@@ -109,13 +110,12 @@ def masked_scores(query: nl.NkiTensor, keys: nl.NkiTensor, diagonal: bool) -> nl
 
 
 def soften(
-    scores: nl.NkiTensor, largest: nl.NkiTensor, scale: float, dtype: nl.DType, first: bool
-) -> tuple[nl.NkiTensor, nl.NkiTensor, nl.NkiTensor]:
-    """Weights of a block, their sum, and what earlier sums are multiplied by; ``largest`` becomes the new maximum."""
+    scores: nl.NkiTensor, largest: nl.NkiTensor, weights: nl.NkiTensor, scale: float, first: bool
+) -> tuple[nl.NkiTensor, nl.NkiTensor]:
+    """Set the weights of a block and the new maximum; their sum, and what earlier sums are multiplied by."""
     previous = nl.ndarray((TILE, 1), dtype=nl.float32, buffer=nl.sbuf)
     correction = nl.ndarray((TILE, 1), dtype=nl.float32, buffer=nl.sbuf)
     bias = nl.ndarray((TILE, 1), dtype=nl.float32, buffer=nl.sbuf)
-    weights = nl.ndarray(scores.shape, dtype=dtype, buffer=nl.sbuf)
     total = nl.ndarray((TILE, 1), dtype=nl.float32, buffer=nl.sbuf)
     if first:
         nisa.tensor_reduce(dst=largest, op=nl.maximum, data=scores, axis=1)
@@ -136,7 +136,7 @@ def soften(
     )
     if not first:
         nisa.activation(dst=correction, op=nl.exp, data=previous, scale=scale, bias=bias)
-    return weights, total, correction
+    return total, correction
 
 
 def weighted(weights: nl.NkiTensor, values: nl.NkiTensor, first: int) -> nl.NkiTensor:

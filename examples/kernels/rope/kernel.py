@@ -10,8 +10,7 @@ stride of 0 over the heads, and nothing is copied. All heads of 128 positions co
 
     partition = position   free: | head 0: half, half | head 1: half, half | ...
 
-Three products and sums go to the Vector Engine, three to the GpSimd Engine: neither half of the result waits for the
-other.
+One half of the result is computed by the Vector Engine and the other by the GpSimd Engine, at the same time.
 """
 
 from __future__ import annotations
@@ -57,7 +56,7 @@ def turn(
     across: nl.NkiTensor,
     sines: nl.NkiTensor,
     combine: object,
-    engine: nisa.engine,
+    engine: object,
 ) -> None:
     """``combine(along * cos, across * sin)``, products in float32, on one engine."""
     left = nl.ndarray(along.shape, dtype=nl.float32, buffer=nl.sbuf)
