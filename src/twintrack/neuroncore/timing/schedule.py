@@ -1,0 +1,248 @@
+"""When every instruction starts and ends, and what it waited for.
+
+Instructions are taken in program order. Engines have in-order queues; an instruction starts when its engine is free
+and everything that the compiler's semaphores order before it is done: writes of what it reads, reads and writes of what
+it writes, the last use of tiles whose place it takes, ``depends_on``. Waiting for another engine costs a semaphore,
+for a DMA its completion. A DMA is issued by a queue, starts after a latency, and shares the DMA engines.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from twintrack.neuroncore.memory.generation import Generation
+from twintrack.neuroncore.timing.cost import Work
+from twintrack.neuroncore.timing.dma import Transfer
+from twintrack.neuroncore.timing.parameters import Parameters
+from twintrack.neuroncore.timing.pool import Pool
+from twintrack.neuroncore.timing.regions import overlaps
+from twintrack.neuroncore.timing.rotation import predecessors
+from twintrack.neuroncore.timing.tensor_engine import TensorEngine
+from twintrack.neuroncore.timing.trace import ENGINES, Step, Trace
+
+__all__ = ["DMA", "Span", "Timeline", "schedule"]
+
+DMA = -1
+"""Engine number of a DMA."""
+_TENSOR = ENGINES.index("tensor")
+_VECTOR = ENGINES.index("vector")
+_GPSIMD = ENGINES.index("gpsimd")
+_DEFAULT_QUEUE = "dma"
+_NOTHING = -1
+
+
+class Span(NamedTuple):
+    """One instruction in time, ns from the start of the kernel.
+
+    Attributes:
+        start: when it became active: waiting is not active.
+        end: when its results were written.
+        cause: position of the instruction that it waited for last; -1 where it waited for its engine or for nothing.
+        wait: ns between the time when its engine could have taken it and ``start``.
+        reason: what it waited for: ``data``, ``place`` (a tile's memory), ``engine``, ``dma``, ``barrier``.
+    """
+
+    start: float
+    end: float
+    cause: int
+    wait: float
+    reason: str
+
+
+@dataclass(slots=True)
+class Timeline:
+    """A trace in time.
+
+    Args:
+        trace: what was timed.
+        spans: one per step.
+        seconds: of the whole kernel, from its first instruction to the last result.
+        throttled_ns: lost by the Tensor Engine to the limit after idleness.
+        dma_busy_ns: sum over DMA engines, divided by their number.
+    """
+
+    trace: Trace
+    spans: list[Span]
+    seconds: float
+    throttled_ns: float = 0.0
+    dma_busy_ns: float = 0.0
+    dma_active: list[tuple[float, float]] = field(default_factory=list)
+    """Stretches in which at least one DMA engine was busy."""
+
+
+class _State:
+    """Everything that moves while a trace is scheduled."""
+
+    def __init__(self, trace: Trace, generation: Generation, parameters: Parameters) -> None:
+        self.p = parameters
+        self.trace = trace
+        self.overlap = overlaps(trace)
+        self.replaced = predecessors(trace.buffers, generation)
+        count = len(trace.regions)
+        self.written = [0.0] * count
+        self.writer = [_NOTHING] * count
+        self.read = [0.0] * count
+        self.reader = [_NOTHING] * count
+        self.last_use = [0.0] * len(trace.buffers)
+        self.last_user = [_NOTHING] * len(trace.buffers)
+        self.placed = [False] * len(trace.buffers)
+        self.free = [0.0] * len(ENGINES)
+        self.tensor = TensorEngine(parameters)
+        self.queues: dict[str, Pool] = {}
+        self.engines = Pool()
+        self.table = ""
+        self.ends: list[float] = []
+        self.spans: list[Span] = []
+        self.active: list[tuple[float, float]] = []
+        self.port = 0.0
+
+
+def schedule(
+    trace: Trace,
+    generation: Generation,
+    parameters: Parameters | None = None,
+    *,
+    meetings: dict[int, float] | None = None,
+) -> Timeline:
+    """Time a trace.
+
+    Args:
+        trace: of one core.
+        generation: whose memory sizes hold.
+        parameters: those of the trace by default; others answer what-if questions.
+        meetings: for a core of LNC2: when every barrier and exchange is reached by the other core, by its number.
+
+    Returns:
+        The timeline; a run of the same trace gives the same times to the last bit.
+    """
+    state = _State(trace, generation, parameters or trace.parameters)
+    reached = meetings or {}
+    for at, step in enumerate(trace.steps):
+        ready, cause, reason = _ready(state, at, step)
+        if step.meets and step.meets in reached and reached[step.meets] > ready:
+            ready, cause, reason = reached[step.meets], _NOTHING, "barrier"
+        if step.engine == DMA:
+            span, done = _dma(state, step, ready, cause, reason)
+        else:
+            span = _compute(state, step, ready, cause, reason)
+            done = span.end
+        state.spans.append(span)
+        state.ends.append(done)
+        _remember(state, at, step, done)
+    end = max(state.ends, default=0.0)
+    return Timeline(
+        trace, state.spans, end * 1e-9, state.tensor.throttled_ns, state.engines.busy, _merged(state.active)
+    )
+
+
+def _ready(state: _State, at: int, step: Step) -> tuple[float, int, str]:
+    """When everything that is ordered before the step is done."""
+    overlap, written, writer, read, reader = (
+        state.overlap, state.written, state.writer, state.read, state.reader,
+    )  # fmt: skip
+    steps = state.trace.steps
+    mine = step.engine
+    ready, cause, reason = 0.0, _NOTHING, "data"
+
+    def later(when: float, who: int, why: str) -> None:
+        nonlocal ready, cause, reason
+        if who == _NOTHING:
+            return
+        theirs = steps[who].engine
+        if theirs == DMA:
+            when += state.p.dma_completion
+        elif theirs == mine:
+            return  # its own queue keeps the order
+        else:
+            when += state.p.semaphore
+        if when > ready:
+            ready, cause, reason = when, who, why
+
+    for region in step.reads:
+        for other in overlap[region]:
+            later(written[other], writer[other], "data")
+    for region in step.writes:
+        for other in overlap[region]:
+            later(written[other], writer[other], "data")
+            later(read[other], reader[other], "data")
+        buffer = state.trace.regions[region].buffer
+        if not state.placed[buffer]:
+            state.placed[buffer] = True
+            for dead in state.replaced.get(buffer, ()):
+                later(state.last_use[dead], state.last_user[dead], "place")
+    for number in step.after:
+        later(state.ends[number], number, "data")
+    return ready, cause, reason
+
+
+def _compute(state: _State, step: Step, ready: float, cause: int, reason: str) -> Span:
+    work: Any = step.work
+    engine = step.engine
+    free = state.tensor.free if engine == _TENSOR else state.free[engine]
+    if engine == _TENSOR:
+        start, end = state.tensor.run(ready, work)
+    else:
+        start = max(ready, free)
+        if engine in (_VECTOR, _GPSIMD) and state.port > start:
+            start, reason, cause = state.port, "engine", _NOTHING
+        end = start + _duration(state, engine, work)
+        if engine == _VECTOR and work.mode > 1:
+            state.port = end  # a performance mode takes the port that both engines share
+        state.free[engine] = end
+    waited = max(0.0, start - free)
+    return Span(start, end, cause if waited > 0 else _NOTHING, waited, reason if waited > 0 else "engine")
+
+
+def _duration(state: _State, engine: int, work: Work) -> float:
+    p = state.p
+    ghz = (p.tensor_ghz, p.vector_ghz, p.scalar_ghz, p.gpsimd_ghz, p.gpsimd_ghz)[engine]
+    length = (work.cycles + work.fixed) / ghz
+    if work.table and work.table != state.table:
+        state.table = work.table
+        length += p.scalar_table_load
+    return length
+
+
+def _dma(state: _State, step: Step, ready: float, cause: int, reason: str) -> tuple[Span, float]:
+    p = state.p
+    work: Any = step.work
+    transfer: Transfer = work
+    queue = state.queues.setdefault(step.queue if step.queue != "unknown" else _DEFAULT_QUEUE, Pool())
+    issued = queue.take(ready, p.dma_issue)
+    share = transfer.engines / p.dma_engines
+    begin, last = state.engines.share(issued + p.dma_start, transfer.engine_ns * share)
+    stagger = p.dma_stagger * (transfer.engines - 1) / (p.dma_engines - 1)
+    end = max(last, begin + transfer.engine_ns) + stagger
+    state.active.append((begin, end))
+    waited = begin - issued - p.dma_start
+    if waited > 0:
+        cause, reason = _NOTHING, "dma"
+    return Span(begin, end, cause, max(0.0, begin - p.dma_start), reason), end
+
+
+def _remember(state: _State, at: int, step: Step, end: float) -> None:
+    regions = state.trace.regions
+    for region in step.reads:
+        if end > state.read[region] or state.reader[region] == _NOTHING:
+            state.read[region], state.reader[region] = end, at
+        _use(state, regions[region].buffer, at, end)
+    for region in step.writes:
+        state.written[region], state.writer[region] = end, at
+        _use(state, regions[region].buffer, at, end)
+
+
+def _use(state: _State, buffer: int, at: int, end: float) -> None:
+    if end >= state.last_use[buffer]:
+        state.last_use[buffer], state.last_user[buffer] = end, at
+
+
+def _merged(stretches: list[tuple[float, float]]) -> list[tuple[float, float]]:
+    found: list[tuple[float, float]] = []
+    for start, end in sorted(stretches):
+        if found and start <= found[-1][1]:
+            if end > found[-1][1]:
+                found[-1] = (found[-1][0], end)
+        else:
+            found.append((start, end))
+    return found

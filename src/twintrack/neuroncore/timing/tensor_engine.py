@@ -1,0 +1,93 @@
+"""The Tensor Engine's state: its pipeline, and the limit on its rate after it was idle.
+
+A stationary operand is loaded while the previous multiplication runs, so the fill is paid only by an instruction that
+finds the engine waiting. Trainium2 runs the engine at about half of its peak for about 3 us when work begins, and
+again whenever its use over a window of about 3 us falls below about half
+(sdk:tools/neuron-explorer/overview-summary-page.rst, "Understanding throttling"). Use counts the rows of the array
+that are fed: our choice, none is published.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+from twintrack.neuroncore.timing.cost import Work
+from twintrack.neuroncore.timing.parameters import Parameters
+
+__all__ = ["TensorEngine"]
+
+
+class TensorEngine:
+    """One core's Tensor Engine; times in ns.
+
+    Args:
+        parameters: of the chip.
+    """
+
+    def __init__(self, parameters: Parameters) -> None:
+        self._p = parameters
+        self._end = 0.0
+        self._cycle = 1 / parameters.tensor_ghz
+        self._limited = parameters.throttle_share < 1
+        self._ramp = 0.0
+        self._window: deque[tuple[float, float, float]] = deque()
+        self.throttled_ns = 0.0
+        """Time lost to the limit."""
+
+    @property
+    def free(self) -> float:
+        """When the last instruction ended."""
+        return self._end
+
+    def run(self, ready: float, work: Work) -> tuple[float, float]:
+        """Carry out an instruction whose operands are there at ``ready``: when it becomes active, and when it ends."""
+        p, cycle = self._p, self._cycle
+        begin = max(ready, self._end)
+        slow = self._slow(begin, idle=ready > self._end)
+        factor = 1 / p.throttle_share if slow else 1.0
+        filled = ready + p.tensor_fill * cycle * factor
+        start = max(self._end, filled)
+        length = (work.cycles + work.fixed) * cycle
+        end = start + length * factor
+        if slow:
+            self.throttled_ns += length * (factor - 1)
+        self._remember(begin, end, work.cycles * cycle * work.rows)
+        self._end = end
+        return begin, end
+
+    def _slow(self, now: float, *, idle: bool) -> bool:
+        p = self._p
+        if p.throttle_share >= 1:
+            return False
+        window = p.throttle_window
+        if idle and now - self._end >= window:
+            self._limited, self._ramp = True, now
+            return True
+        used = self._used(now) / window
+        if self._limited:
+            if now - self._ramp >= window and used >= p.throttle_threshold:
+                self._limited = False
+            elif used < p.throttle_threshold and now - self._ramp >= window:
+                self._ramp = now - window  # looked at again at every instruction from here on
+        elif used < p.throttle_threshold and now >= self._ramp + window:
+            self._limited, self._ramp = True, now
+        return self._limited
+
+    def _used(self, now: float) -> float:
+        """Work at peak rate, in ns, within the window that ends now."""
+        since = now - self._p.throttle_window
+        window = self._window
+        while window and window[0][1] <= since:
+            window.popleft()
+        total = sum(work for _, _, work in window) if len(window) < 2 else self._sum
+        if window and window[0][0] < since:
+            begin, end, work = window[0]
+            total -= work * (since - begin) / (end - begin)
+        return total
+
+    @property
+    def _sum(self) -> float:
+        return sum(work for _, _, work in self._window)
+
+    def _remember(self, begin: float, end: float, work: float) -> None:
+        self._window.append((begin, end, work))

@@ -1,0 +1,186 @@
+"""What the model keeps of a run: per instruction its engine, its work, and which regions it reads and writes.
+
+Fed with the instructions of one core as they are issued (a core's sink), it holds no elements and little per
+instruction: regions are numbers, works are shared between instructions of one signature.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from twintrack.neuroncore.isa.instruction import Engine, Instruction
+from twintrack.neuroncore.memory.buffer import Buffer
+from twintrack.neuroncore.memory.view import View
+from twintrack.neuroncore.timing.cost import Work, work_of
+from twintrack.neuroncore.timing.dma import Transfer, transfer_of
+from twintrack.neuroncore.timing.parameters import Parameters
+
+__all__ = ["ENGINES", "Region", "Step", "Trace"]
+
+ENGINES = ("tensor", "vector", "scalar", "gpsimd", "sync")
+"""Engines with an in-order queue; DMAs have their own."""
+_DMA = -1
+_NUMBER = {Engine(name): at for at, name in enumerate(ENGINES)}
+_SYNCHRONISE = frozenset({"core_barrier", "sendrecv"})
+
+
+class Region(NamedTuple):
+    """A part of a buffer that instructions touch, as a box.
+
+    Attributes:
+        buffer: position in ``Trace.buffers``.
+        rows: first and one past the last row (partitions on chip; rows of ``stride`` bytes in HBM).
+        columns: first and one past the last byte in a row.
+        stride: bytes of a row in HBM; 0 on chip.
+    """
+
+    buffer: int
+    rows: tuple[int, int]
+    columns: tuple[int, int]
+    stride: int
+
+
+class Step(NamedTuple):
+    """One instruction.
+
+    Attributes:
+        engine: position in ``ENGINES``; -1 for a DMA.
+        work: of a compute engine, or the transfer of a DMA.
+        reads: numbers of regions that it reads.
+        writes: numbers of regions that it writes.
+        opcode: of the instruction.
+        line: position in ``Trace.lines``.
+        number: in the core's order.
+        after: instructions that it waits for by ``depends_on``.
+        queue: which engine triggers a DMA, where the author says so.
+        meets: barrier or exchange that it takes part in: counted from 1 on each core; 0 for none.
+        loop: position in the loops around it.
+    """
+
+    engine: int
+    work: Work | Transfer
+    reads: tuple[int, ...]
+    writes: tuple[int, ...]
+    opcode: str
+    line: int
+    number: int
+    after: tuple[int, ...]
+    queue: str
+    meets: int
+    loop: tuple[Any, ...]
+
+
+class Trace:
+    """The instructions of one core, for timing.
+
+    Args:
+        parameters: of the chip that is modelled.
+    """
+
+    def __init__(self, parameters: Parameters) -> None:
+        self.parameters = parameters
+        self.steps: list[Step] = []
+        self.regions: list[Region] = []
+        self.buffers: list[Buffer] = []
+        self.lines: list[str] = []
+        self.written: set[int] = set()
+        """Buffers that are written."""
+        self.read: set[int] = set()
+        self._buffer_numbers: dict[int, int] = {}
+        self._region_numbers: dict[Any, int] = {}
+        self._line_numbers: dict[Any, int] = {}
+        self._works: dict[Any, Work | Transfer] = {}
+        self._meetings = 0
+
+    def keep(self, core: int, ins: Instruction) -> None:
+        """Take one instruction; ``core`` is ignored, a trace is of one core."""
+        del core
+        engine = _NUMBER.get(ins.engine, _DMA)
+        reads = [self._region(view, self.read) for view in ins.ins if view is not None]
+        writes = [self._region(view, self.written) for view in ins.outs if view is not None]
+        for view in (*ins.outs, *ins.ins):
+            if view is not None and view.dynamic is not None and isinstance(view.dynamic.index, View):
+                reads.append(self._region(view.dynamic.index, self.read))
+        if ins.opcode == "nc_matmul" and ins.attributes.get("accumulate") is not False:
+            reads.extend(writes)
+        meets = 0
+        if ins.opcode in _SYNCHRONISE:
+            self._meetings += 1
+            meets = self._meetings
+        self.steps.append(
+            Step(
+                engine,
+                self._work(ins, engine),
+                tuple(reads),
+                tuple(writes),
+                ins.opcode,
+                self._line(ins),
+                ins.number,
+                ins.after,
+                str(ins.attributes.get("trigger", "unknown")) if engine == _DMA else "",
+                meets,
+                ins.loop,
+            )
+        )
+
+    def _work(self, ins: Instruction, engine: int) -> Work | Transfer:
+        key = (
+            ins.opcode,
+            ins.engine,
+            *[None if view is None else view.signature for view in ins.outs],
+            *[None if view is None else view.signature for view in ins.ins],
+            *ins.attributes.values(),
+        )
+        found = self._works.get(key)
+        if found is None:
+            found = transfer_of(ins, self.parameters) if engine == _DMA else work_of(ins, self.parameters)
+            self._works[key] = found
+        return found
+
+    def _line(self, ins: Instruction) -> int:
+        key = (ins.code, ins.lineno)
+        found = self._line_numbers.get(key)
+        if found is None:
+            found = self._line_numbers[key] = len(self.lines)
+            self.lines.append(ins.line)
+        return found
+
+    def _region(self, view: View, touched: set[int]) -> int:
+        buffer = view.storage.buffer
+        key = (id(buffer), view.offset, view.shape, view.strides, view.dtype)
+        found = self._region_numbers.get(key)
+        if found is None:
+            number = self._buffer_numbers.get(id(buffer))
+            if number is None:
+                number = self._buffer_numbers[id(buffer)] = len(self.buffers)
+                self.buffers.append(buffer)
+            found = self._region_numbers[key] = len(self.regions)
+            self.regions.append(_box(view, number))
+        touched.add(self.regions[found].buffer)
+        return found
+
+
+def _box(view: View, number: int) -> Region:
+    size = view.dtype.bytes
+    buffer = view.storage.buffer
+    if view.dynamic is not None:
+        return Region(number, (0, 1 << 30), (0, 1 << 40), 0)
+    span = sum((count - 1) * step for step, count in zip(view.strides[1:], view.shape[1:], strict=True)) + 1
+    if buffer.on_chip:
+        row = buffer.partition_bytes
+        first = view.offset * size
+        start = first // row if row else 0
+        low = first % row if row else 0
+        return Region(number, (start, start + view.shape[0]), (low, low + span * size), 0)
+    stride = view.strides[0] * size if len(view.shape) > 1 and view.shape[0] > 1 else buffer.bytes
+    if stride <= 0 or span * size > stride:
+        last = view.offset + sum((c - 1) * s for c, s in zip(view.shape, view.strides, strict=True)) + 1
+        return Region(number, (0, 1), (view.offset * size, last * size), 0)
+    start = view.offset * size
+    rows = view.shape[0] if len(view.shape) > 1 else 1
+    return Region(
+        number,
+        (start // stride, start // stride + rows),
+        (start % stride, start % stride + span * size),
+        stride,
+    )
