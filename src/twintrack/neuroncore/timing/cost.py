@@ -163,11 +163,13 @@ def _with_result(ins: Instruction, p: Parameters) -> tuple[float, int]:
 
 
 def _topk(ins: Instruction, p: Parameters) -> tuple[float, int]:
+    del p
     out = ins.outs[0]
     return float(4 * int(ins.attributes.get("n", 0)) + (out.free_size if out is not None else 0)), 1
 
 
 def _gather(ins: Instruction, p: Parameters) -> tuple[float, int]:
+    del p
     index = ins.ins[1]
     count = int(ins.attributes.get("num_valid_indices") or (index.free_size * 16 if index is not None else 1))
     e = int(ins.attributes.get("num_elem_per_idx") or 1)

@@ -1,4 +1,4 @@
-"""The parameters of the timing model, each with its source; a figure that nobody published is unknown, never borrowed."""
+"""The parameters of the timing model, each with its source; what nobody published is unknown, never borrowed."""
 
 from __future__ import annotations
 

@@ -119,7 +119,7 @@ def schedule(
     state = _State(trace, generation, parameters or trace.parameters)
     reached = meetings or {}
     for at, step in enumerate(trace.steps):
-        ready, cause, reason = _ready(state, at, step)
+        ready, cause, reason = _ready(state, step)
         if step.meets and step.meets in reached and reached[step.meets] > ready:
             ready, cause, reason = reached[step.meets], _NOTHING, "barrier"
         if step.engine == DMA:
@@ -136,7 +136,7 @@ def schedule(
     )
 
 
-def _ready(state: _State, at: int, step: Step) -> tuple[float, int, str]:
+def _ready(state: _State, step: Step) -> tuple[float, int, str]:
     """When everything that is ordered before the step is done."""
     overlap, written, writer, read, reader = (
         state.overlap, state.written, state.writer, state.read, state.reader,

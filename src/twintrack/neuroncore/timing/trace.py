@@ -98,9 +98,11 @@ class Trace:
         engine = _NUMBER.get(ins.engine, _DMA)
         reads = [self._region(view, self.read) for view in ins.ins if view is not None]
         writes = [self._region(view, self.written) for view in ins.outs if view is not None]
-        for view in (*ins.outs, *ins.ins):
-            if view is not None and view.dynamic is not None and isinstance(view.dynamic.index, View):
-                reads.append(self._region(view.dynamic.index, self.read))
+        reads.extend(
+            self._region(view.dynamic.index, self.read)
+            for view in (*ins.outs, *ins.ins)
+            if view is not None and view.dynamic is not None and isinstance(view.dynamic.index, View)
+        )
         if ins.opcode == "nc_matmul" and ins.attributes.get("accumulate") is not False:
             reads.extend(writes)
         meets = 0
