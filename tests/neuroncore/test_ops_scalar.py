@@ -409,3 +409,19 @@ def test_dropout_follows_the_seed_of_the_vector_engine(chip):
 
     assert run(1) == run(1)
     assert run(1) != run(2)
+
+
+def test_operands_that_overlap_the_destination_are_read_first():
+    values = near(9, (3, 8))
+    with core_of("trn3") as core:
+        for issue in (
+            lambda x, dst: nisa.activation(dst, "exp", x[:, 1:6], bias=x[:, 3:4], scale=x[:, 2:3]),
+            lambda x, dst: nisa.activate2(
+                dst, "prelu", x[:, 1:6], x[:, 2:3], x[:, 3:4], "multiply", "subtract", relu_param=x[:, 4:5]
+            ),
+            lambda x, dst: nisa.exponential(dst, x[:, 1:6], x[:, 3:4], None, CMD.load_reduce, x[:, 2:3]),
+        ):
+            apart, fresh, within = tile(core, values), blank((3, 5), "float32"), tile(core, values)
+            issue(apart, fresh)
+            issue(within, within[:, 2:7])
+            assert bits(within[:, 2:7].array()).tolist() == bits(fresh.array()).tolist()

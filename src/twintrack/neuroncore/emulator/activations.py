@@ -43,7 +43,9 @@ _LOGISTIC = 1.702  # of the sigmoid approximation (Hendrycks and Gimpel, arXiv:1
 _TANH_CUBIC = 0.044715  # of the tanh approximation (same place)
 
 
-def activate(name: str, x: Float32, *, parameter: float | npt.NDArray[Any] = 0.0) -> Float32:
+def activate(
+    name: str, x: Float32, *, parameter: float | npt.NDArray[Any] = 0.0, out: Float32 | None = None
+) -> Float32:
     """The function of every element.
 
     Args:
@@ -51,13 +53,18 @@ def activate(name: str, x: Float32, *, parameter: float | npt.NDArray[Any] = 0.0
         x: float32 of any shape.
         parameter: slope of ``prelu`` below zero, one or one for each partition; others take no notice.
 
+        out: where results may be computed into; it may be ``x``.
+
     Returns:
-        float32 of the same shape (``x`` itself for ``copy``). NaN gives NaN; infinities give the limits.
+        float32 of the same shape: ``out``, ``x`` itself (for ``copy``) or a new array. NaN gives NaN; infinities give
+        the limits.
 
     Raises:
         KeyError: if there is no such function.
     """
     with silent():
+        if out is not None and name in _UFUNCS:
+            return _UFUNCS[name](x, out=out)  # type: ignore[no-any-return]
         if name in _SINGLE:
             return _SINGLE[name](x)
         if name == "prelu":
@@ -277,6 +284,10 @@ def _reciprocal(x: Float32) -> Float32:
     return result
 
 
+_UFUNCS: Mapping[str, np.ufunc] = MappingProxyType(
+    {"abs": np.absolute, "sign": np.sign, "exp": np.exp, "log": np.log, "tanh": np.tanh, "sqrt": np.sqrt}
+)
+"""Those that are one loop of NumPy's, which can write where it is told."""
 _SINGLE: Mapping[str, Callable[[Float32], Float32]] = MappingProxyType(
     {
         "copy": _copy,

@@ -89,8 +89,8 @@ def tensor_scalar(
         KernelError: for unequal shapes, mixed kinds of operators, or types, operands or an engine that they refuse.
     """
     first, second = op_name(op0), None if op1 is None else op_name(op1)
-    number0, tensor0 = number_or_tensor(operand0)
-    number1, tensor1 = number_or_tensor(operand1)
+    number0, tensor0 = (operand0, None) if type(operand0) is float else number_or_tensor(operand0)
+    number1, tensor1 = (None, None) if operand1 is None else number_or_tensor(operand1)
     attributes = {
         "op0": first,
         "operand0": number0,

@@ -34,34 +34,34 @@ _ONE = np.float32(1)
 
 def _activation(core: Core, ins: Instruction) -> None:
     """``dst = op(data * scale + bias)``, the product rounded before the sum; then the reduction."""
-    data = there(ins.ins[0])
+    dst, data = there(ins.outs[0]), there(ins.ins[0])
     x = core.read32(ins, data)
     scale = scalar(core, ins, ins.ins[2], ins.attributes["scale"], x.ndim)
-    bias = scalar(core, ins, ins.ins[1], ins.attributes["bias"], x.ndim)
-    own = None
+    bias = scalar(core, ins, ins.ins[1], ins.attributes["bias"], x.ndim, dst)
+    out = own = destination(core, dst, x.shape)
     if isinstance(scale, np.ndarray) or scale != _ONE:
-        x = own = alu.binary("multiply", x, scale)
+        x = own = alu.binary("multiply", x, scale, out=own)
     if bias is not None:
         x = alu.binary("add", x, bias, out=own)
-    _activated(core, ins, data, activate(ins.attributes["op"], x))
+    _activated(core, ins, data, activate(ins.attributes["op"], x, out=out), out)
 
 
 def _activate2(core: Core, ins: Instruction) -> None:
     """``dst = op((data <op0> imm0) <op1> imm1)``; then the reduction."""
-    data = there(ins.ins[0])
+    dst, data = there(ins.outs[0]), there(ins.ins[0])
     attributes = ins.attributes
     x = core.read32(ins, data)
-    own = None
-    for at in (0, 1):
+    operands = [scalar(core, ins, ins.ins[1 + at], attributes[f"imm{at}"], x.ndim, dst) for at in (0, 1)]
+    slope = scalar(core, ins, ins.ins[3], attributes["relu_param"], x.ndim, dst)
+    out = own = destination(core, dst, x.shape)
+    for at, operand in enumerate(operands):
         op = attributes[f"op{at}"]
         if op != "bypass":
-            operand = scalar(core, ins, ins.ins[1 + at], attributes[f"imm{at}"], x.ndim)
             x = own = apply(op, x, operand, reverse=attributes[f"reverse{at}"], out=own)
-    slope = scalar(core, ins, ins.ins[3], attributes["relu_param"], x.ndim)
-    _activated(core, ins, data, activate(attributes["op"], x, parameter=slope))
+    _activated(core, ins, data, activate(attributes["op"], x, parameter=slope, out=out), out)
 
 
-def _activated(core: Core, ins: Instruction, data: View, values: Float32) -> None:
+def _activated(core: Core, ins: Instruction, data: View, values: Float32, out: Float32 | None) -> None:
     """Write activated data and do what ``reduce_cmd`` asks of the Scalar Engine's registers."""
     dst, reduced = there(ins.outs[0]), ins.outs[1]
     command, op = ins.attributes["reduce_cmd"], ins.attributes["reduce_op"]
@@ -72,7 +72,7 @@ def _activated(core: Core, ins: Instruction, data: View, values: Float32) -> Non
         if command != "reset":
             registers = alu.binary(op, registers, _over_free(op, values), out=registers)
         accumulators.keep(core, data, registers, ins.engine)
-    finish(core, ins, dst, values, destination(core, dst, values.shape))
+    finish(core, ins, dst, values, out)
     if reduced is not None:
         core.write(ins, reduced, accumulators.held(core, ins, data))
 
@@ -86,16 +86,18 @@ def _exponential(core: Core, ins: Instruction) -> None:
     dst, src, reduced = there(ins.outs[0]), there(ins.ins[0]), ins.outs[1]
     x = core.read32(ins, src)
     largest = scalar(core, ins, ins.ins[1], ins.attributes["max_value"], x.ndim)
-    values = activate("exp", alu.binary("subtract", x, largest))
+    loaded = scalar(core, ins, ins.ins[2], ins.attributes["reduce_init"], 2, dst)
+    out = destination(core, dst, x.shape)
+    values = alu.binary("subtract", x, largest, out=out)
+    values = activate("exp", values, out=values)
     command = ins.attributes["reduce_cmd"]
     if command == "idle":
         accumulators.forget(core, src, ins.engine)
     else:
-        loaded = scalar(core, ins, ins.ins[2], ins.attributes["reduce_init"], 2)
         registers = accumulators.start(core, ins, src, command, 0.0, np.asarray(loaded))
         registers = alu.binary("add", registers, _over_free("add", values), out=registers)
         accumulators.keep(core, src, registers, ins.engine)
-    finish(core, ins, dst, values, destination(core, dst, values.shape))
+    finish(core, ins, dst, values, out)
     if reduced is not None:
         core.write(ins, reduced, accumulators.held(core, ins, src))
 
