@@ -188,7 +188,7 @@ def test_reductions_chain_over_range_select_and_select_reduce_in_the_shared_regi
         assert result.array().tolist() == [[9.0], [8.0]]
         nisa.select_reduce(dst, always, b, 0.0, reduce_cmd=nisa.reduce_cmd.reset_reduce, reduce_res=result)
         assert result.array().tolist() == [[5.0], [8.0]]
-        nisa.range_select(dst, a, "greater", "greater", zero, zero, reduce_cmd=nisa.reduce_cmd.reset)
+        nisa.range_select(dst, b, "greater", "greater", zero, zero, reduce_cmd=nisa.reduce_cmd.reset)
         nisa.select_reduce(dst, always, a, 0.0, reduce_cmd=nisa.reduce_cmd.reduce, reduce_res=result)
         assert result.array().tolist() == [[9.0], [3.0]]
 
