@@ -1,0 +1,89 @@
+"""Direct allocation: where the tiles of a tensor lie, as ``nki.compiler.sbuf`` and ``nki.compiler.psum`` say.
+
+A placement is what ``buffer=`` takes. It is asked for the address of every tile by its block index.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from twintrack.neuroncore.memory.buffer import MemoryRegion
+from twintrack.neuroncore.memory.generation import PSUM_BANK_BYTES, PSUM_BANKS
+from twintrack.nki.isa.issue import author_error
+from twintrack.nki.tensor import NKIObject
+
+__all__ = ["Placement", "modulo"]
+
+Index = tuple[int, ...]
+
+
+class Placement(NKIObject):
+    """A memory, and where in it.
+
+    Args:
+        region: SBUF or PSUM.
+        place: ``(block index, partitions, bytes per partition) -> (partition, byte)``, in PSUM
+            ``(bank, partition, byte in the bank)``; ``None`` leaves it to the compiler.
+    """
+
+    __slots__ = ("place", "region")
+
+    def __init__(self, region: MemoryRegion, place: Callable[[Index, int, int], Any] | None) -> None:
+        self.region = region
+        self.place = place
+
+    def __repr__(self) -> str:
+        return f"nki.compiler.{self.region.value}.{'auto_alloc' if self.place is None else 'alloc'}"
+
+    def address(self, index: Index, partitions: int, size: int) -> tuple[int, int] | None:
+        """``(partition, byte in the partition)`` of a tile.
+
+        Raises:
+            KernelError: if the function gives something else, or a tile does not fit in its bank of PSUM.
+        """
+        if self.place is None:
+            return None
+        found = self.place(index, partitions, size)
+        length = 2 if self.region is MemoryRegion.sbuf else 3
+        if not isinstance(found, tuple) or len(found) != length:
+            names = "(start_partition, byte_addr)" if length == 2 else "(bank_id, start_partition, byte_addr)"
+            raise author_error(f"{names} from the allocation function", f"{found!r}", "return such a tuple")
+        numbers = tuple([int(one) for one in found])
+        if length == 2:
+            return numbers[0], numbers[1]
+        bank, partition, byte = numbers
+        if not 0 <= bank < PSUM_BANKS or byte < 0 or byte + size > PSUM_BANK_BYTES:
+            raise author_error(
+                f"a tile inside one of the {PSUM_BANKS} banks of {PSUM_BANK_BYTES} bytes",
+                f"{size} bytes at bank {bank}, byte {byte}",
+                "choose another bank, or smaller tiles",
+            )
+        return partition, bank * PSUM_BANK_BYTES + byte
+
+
+def modulo(base: int, tiles: Any, scale: int) -> Callable[[Index], int]:
+    """The documented modulo allocation along one coordinate.
+
+    Args:
+        base: of the first tile.
+        tiles: physical tiles per block dimension; empty for one each.
+        scale: distance of neighbours.
+    """
+
+    def address(index: Index) -> int:
+        sizes = tuple(tiles) or (1,) * len(index)
+        if len(sizes) != len(index):
+            raise author_error(
+                f"as many numbers of tiles as the tensor has block dimensions ({len(index)})",
+                f"{sizes}",
+                "give one per block dimension, or none",
+            )
+        place = sum(
+            (at % size) * math.prod(sizes[dim + 1 :])
+            for dim, (at, size) in enumerate(zip(index, sizes, strict=True))
+        )
+        return base + place * scale
+
+    return address

@@ -1,0 +1,151 @@
+"""How an operation of the dialect until 2.26 becomes instructions: operands cut to what its mask leaves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from twintrack.errors import KernelError
+from twintrack.neuroncore.memory.buffer import MemoryRegion
+from twintrack.neuroncore.memory.dtypes import DType
+from twintrack.nki.isa.issue import author_error
+from twintrack.nki.language import creation
+from twintrack.nki.legacy.masks import Region, regions, whole
+from twintrack.nki.legacy.tile import Tile, settle
+from twintrack.nki.tensor import NkiTensor, to_dtype
+
+__all__ = ["Along", "fresh", "kind_of", "on_chip", "operand", "over", "undefined"]
+
+
+class Along(NamedTuple):
+    """An operand whose axes are not those of the operation.
+
+    Args:
+        tile: the operand.
+        axes: per axis of the tile the axis of the operation that it follows; ``None`` for one that stays whole.
+    """
+
+    tile: Tile
+    axes: tuple[int | None, ...]
+
+
+def operand(function: str, name: str, value: Any) -> Tile:
+    """The operand, which must be a tensor; issued, if it was late.
+
+    Raises:
+        KernelError: if it is none.
+    """
+    if not isinstance(value, NkiTensor):
+        raise author_error(
+            f"a tile for {name} of {function}", type(value).__name__, "pass a tensor, or a part of one"
+        )
+    found = Tile.of(value)
+    return found.settled() if found._late is not None else found
+
+
+def on_chip(function: str, name: str, value: Any) -> Tile:
+    """The operand, which must be a tile in SBUF or PSUM.
+
+    Raises:
+        KernelError: if it is none.
+    """
+    found = operand(function, name, value)
+    if not found.storage.buffer.on_chip:
+        raise author_error(
+            f"a tile in SBUF or PSUM for {name} of {function}",
+            f"{found.buffer.value}, {found.describe()}",
+            "load it with nl.load first",
+        )
+    return found
+
+
+def kind_of(dtype: Any, default: DType) -> DType:
+    """The element type that is asked for, or the default."""
+    return default if dtype is None else to_dtype(dtype)
+
+
+def fresh(shape: Sequence[int], dtype: DType, region: MemoryRegion = MemoryRegion.sbuf) -> Tile:
+    """A new tile for a result."""
+    return Tile.of(creation.ndarray(shape, dtype, region))
+
+
+def undefined(tile: Tile) -> None:
+    """What nothing writes of a result counts as written: it holds NaN, or 4 in integers.
+
+    As documented, a masked instruction leaves the rest of its result undefined; kernels compute on with it, and do not
+    store it.
+    """
+    tile.storage.written.mark_all()
+
+
+def over(
+    mask: Any,
+    shape: tuple[int, ...],
+    operands: Sequence[Any],
+    issue: Callable[..., Any],
+    result: Tile | None = None,
+) -> None:
+    """Issue an operation on each rectangle of its axes that a mask leaves.
+
+    Args:
+        mask: see ``masks.regions``.
+        shape: of the operation's axes.
+        operands: tiles, ``Along`` or anything else, in the order in which ``issue`` takes them. A tile follows the
+            axes in which its size is that of the operation.
+        issue: takes the operands, cut.
+        result: a new tile that may stay partly unwritten.
+
+    Raises:
+        KernelError: if an operand's index leaves its tensor.
+    """
+    settle()
+    if mask is None:
+        everything = whole(shape)
+        issue(*[_cut(one, shape, everything) for one in operands])
+        return
+    found = regions(mask, shape)
+    if result is not None and found != [whole(shape)]:
+        undefined(result)
+    for region in found:
+        issue(*[_cut(one, shape, region) for one in operands])
+
+
+def _cut(one: Any, shape: tuple[int, ...], region: Region) -> Any:
+    if isinstance(one, Along):
+        return _part(one.tile, one.axes, region)
+    if not isinstance(one, Tile):
+        return one
+    if one.ndim == len(shape):
+        axes = tuple([d if one.shape[d] == shape[d] else None for d in range(one.ndim)])
+    else:
+        axes = (0 if one.shape[0] == shape[0] else None, *[None] * (one.ndim - 1))
+    return _part(one, axes, region)
+
+
+def _part(tile: Tile, axes: tuple[int | None, ...], region: Region) -> Tile:
+    spans = [(0, tile.shape[at]) if axis is None else region[axis] for at, axis in enumerate(axes)]
+    for limit in tile._limits:
+        outside = limit.broken_by([a for a, _ in spans], [b for _, b in spans])
+        if outside is not None:
+            raise _outside(tile, limit.dim, limit.size, outside)
+    if not tile._limits and all(span == (0, size) for span, size in zip(spans, tile.shape, strict=True)):
+        return tile
+    offset = tile.offset + sum(a * step for (a, _), step in zip(spans, tile.strides, strict=True))
+    if tile.dynamic is not None and tile.dynamic.kind == "vector" and spans[0] != (0, tile.shape[0]):
+        start, stop = spans[0]
+        index = tile.dynamic.index
+        rows = index._view(
+            (stop - start, *index.shape[1:]), index.strides, index.offset + start * index.strides[0]
+        )
+        return tile._view(
+            tuple([b - a for a, b in spans]), tile.strides, offset, tile.dynamic._replace(index=rows)
+        )
+    return tile._view(tuple([b - a for a, b in spans]), tile.strides, offset, tile.dynamic)
+
+
+def _outside(tile: Tile, dim: int, size: int, index: int) -> KernelError:
+    return author_error(
+        f"an index inside the {size} elements of dimension {dim}",
+        f"{index} into {tile.storage.buffer!r}",
+        "pass a mask that leaves out what lies outside, to every load and store that it concerns",
+    )
