@@ -160,8 +160,7 @@ class Written:
         """Those elements of a view that are chosen were written; ``chosen`` has the view's shape."""
         if self.whole or not chosen.any():
             return
-        found = self._elements(shape, strides, offset, itemsize)
-        found |= chosen[..., None]
+        self._elements(shape, strides, offset, itemsize)[chosen] = True
         self.nothing = False
 
     def covers_rows(self, starts: npt.NDArray[np.int64], inner: Pattern) -> npt.NDArray[np.bool_]:
