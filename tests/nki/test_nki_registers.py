@@ -195,7 +195,7 @@ def test_a_float_in_a_register_is_no_integer():
         run(lambda a: stored(nisa.register_alloc(a)), one)
     with pytest.raises(KernelError, match="required integers"):
         run(lambda a: stored(nisa.register_alloc(a) + 1), one)
-    with pytest.raises(KernelError, match="with the float32 1.0"):
+    with pytest.raises(KernelError, match=r"with the float32 1.0"):
         run(lambda a: list(nl.dynamic_range(nisa.register_alloc(a))), one)
 
 

@@ -57,20 +57,20 @@ def _differences(
     if first.opcode != other.opcode:
         yield "instruction", first.opcode, other.opcode
         return
+    if len(first.outs) != len(other.outs) or len(first.ins) != len(other.ins):
+        yield "number of tensors", len(first.ins), len(other.ins)
     if first.engine != other.engine:
         yield "engine", first.engine.value, other.engine.value
     for name, value in first.attributes.items():
         if name not in apart and other.attributes[name] != value:
             yield name, value, other.attributes[name]
-    for mine, theirs in zip(_operands(first), _operands(other), strict=False):
+    for mine, theirs in zip(_operands(first), _operands(other), strict=True):
         name, a = mine
         b = theirs[1]
         if name in tensors and (a is None or b is None or a.storage is not b.storage):
             yield name, _shown(a), _shown(b)
         if shapes and _kind(a) != _kind(b):
             yield f"type and shape of {name}", _kind(a), _kind(b)
-    if len(first.outs) != len(other.outs) or len(first.ins) != len(other.ins):
-        yield "number of tensors", len(first.ins), len(other.ins)
 
 
 def _operands(ins: Instruction) -> Iterator[tuple[str, View | None]]:
