@@ -11,8 +11,12 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 from twintrack.errors import KernelError
+from twintrack.neuroncore.memory.buffer import MemoryRegion
 from twintrack.nki.context import current_core, is_running
 from twintrack.nki.kernel import Kernel, Simulated
+from twintrack.nki.language import creation
+from twintrack.nki.legacy.copies import assign
+from twintrack.nki.legacy.regions import undefined
 from twintrack.nki.legacy.tile import Tile, settle
 from twintrack.nki.tensor import NkiTensor
 
@@ -118,14 +122,36 @@ def _tiled(function: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(function)
     def run(*args: Any, **kwargs: Any) -> Any:
-        core = current_core()
+        state = current_core().state
+        outermost = not state.get(_RUNNING, False)
+        state[_RUNNING] = True
         given = [_tile(one) for one in args]
         returned = function(*given, **{key: _tile(one) for key, one in kwargs.items()})
-        if core is current_core():
-            settle()
-        return returned
+        if not outermost:
+            return returned
+        settle()
+        return _output(returned)
 
     return run
+
+
+def _output(value: Any) -> Any:
+    """What a kernel returns, as the launch takes it.
+
+    A tile on chip is copied to HBM. Elements of an output that nothing wrote are undefined, as documented, if anything
+    was written of it: they hold NaN, or 4 in integers.
+    """
+    if isinstance(value, list | tuple) and type(value) in (list, tuple):
+        return type(value)(_output(one) for one in value)
+    if not isinstance(value, Tile):
+        return value
+    if value.settled().storage.buffer.on_chip:
+        made = Tile.of(creation.ndarray(value.shape, value.dtype, MemoryRegion.shared_hbm))
+        assign(made, value)
+        return made
+    if not value.storage.written.nothing:
+        undefined(value)
+    return value
 
 
 def _tile(value: Any) -> Any:
@@ -154,6 +180,7 @@ def _kernel(kernel: Any, notice: str, options: dict[str, Any]) -> Any:
     return LegacyKernel(function, grid, options.get("platform_target", chip), notice)
 
 
+_RUNNING = "nki.legacy runs"
 _BENCHMARK = "benchmark: simulated, without a device; results are computed, times are unknown"
 _PROFILE = "profile: simulated, without a device; results are computed, nothing is profiled"
 _BAREMETAL = "baremetal: simulated, without a device"

@@ -14,7 +14,7 @@ from twintrack.neuroncore.memory.view import Dynamic
 from twintrack.nki.context import current_core
 from twintrack.nki.isa.issue import author_error
 from twintrack.nki.legacy.access import Indirect, Limit, is_advanced, select
-from twintrack.nki.legacy.indexing import Affine, Predicate
+from twintrack.nki.legacy.indexing import Affine, Grid, Predicate
 from twintrack.nki.legacy.masks import regions
 from twintrack.nki.tensor import NkiTensor, tensor_error, to_dtype
 
@@ -123,7 +123,7 @@ class Tile(NkiTensor):
         Raises:
             KernelError: if an index leaves the tensor; for expressions, when an instruction uses the view.
         """
-        keys = key if isinstance(key, tuple) else (key,)
+        keys = key if isinstance(key, tuple) else tuple(key) if isinstance(key, Grid) else (key,)
         if len(keys) == 1 and isinstance(keys[0], Predicate):
             return self._where(keys[0])
         if self._limits:

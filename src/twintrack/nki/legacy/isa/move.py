@@ -133,12 +133,21 @@ def tensor_copy_predicated(
     """``dst = src`` where ``predicate`` is not 0; see the current ``nisa.tensor_copy_predicated``."""
     del dtype
     function = "nisa.tensor_copy_predicated"
-    target, chosen = on_chip(function, "dst", dst), on_chip(function, "predicate", predicate)
+    target, chosen = on_chip(function, "dst", dst), _bytes(on_chip(function, "predicate", predicate))
 
     def issue(part: Tile, held: Any, asked: Tile) -> None:
         isa.tensor_copy_predicated(part, held, asked, reverse_pred, name)
 
     over(mask, target.shape, [target, optional(function, "src", src), chosen], issue)
+
+
+def _bytes(predicate: Tile) -> Tile:
+    """A predicate of type bool as the uint8 that it is stored as."""
+    if predicate.dtype is not DTYPES["bool"]:
+        return predicate
+    made = predicate.view(DTYPES["uint8"])
+    assert isinstance(made, Tile)  # noqa: S101 - a view is of its tensor's class
+    return made
 
 
 def memset(
