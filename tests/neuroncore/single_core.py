@@ -15,6 +15,8 @@ from twintrack.neuroncore.convert import round_to
 from twintrack.neuroncore.emulator.core import Core
 from twintrack.neuroncore.memory.dtypes import DTYPES
 from twintrack.neuroncore.memory.generation import GENERATIONS
+from twintrack.neuroncore.memory.storage import Storage
+from twintrack.neuroncore.memory.view import View
 from twintrack.nki.context import running
 from twintrack.nki.language.creation import ndarray
 
@@ -79,6 +81,22 @@ def bits(array):
 def is_written(tensor):
     """Whether all of it counts as written."""
     return tensor.storage.written.covers(tensor.pattern())
+
+
+def only_inside(tensor):
+    """Whether all of it counts as written, and nothing of its buffer around it was written or changed."""
+    storage = tensor.storage
+    inside = tensor.size * tensor.dtype.bytes
+    kept = storage.data.copy()
+    View(Storage(storage.buffer, kept, storage.written), *_place(tensor)).array().view("u1")[...] = 0
+    fresh = Storage.empty(storage.buffer, values=True).data
+    View(Storage(storage.buffer, fresh, storage.written), *_place(tensor)).array().view("u1")[...] = 0
+    marked = storage.buffer.bytes - storage.written.missing_bytes
+    return is_written(tensor) and marked == inside and np.array_equal(kept, fresh)
+
+
+def _place(tensor):
+    return tensor.dtype, (*tensor.shape, 1), (*tensor.strides, 1), tensor.offset
 
 
 def written_mask(tensor):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from single_core import LAYOUTS, bits, blank, core_of, is_written, numbers, tile, written_mask
+from single_core import LAYOUTS, bits, blank, core_of, is_written, numbers, only_inside, tile, written_mask
 
 from twintrack.errors import KernelError
 from twintrack.nki import isa as nisa
@@ -417,7 +417,7 @@ def test_an_input_that_was_never_written_is_found_in_every_search():
             lambda: nisa.nc_match_replace8(dst, empty, full, 0.0),
             lambda: nisa.nc_match_replace8(dst, full, empty, 0.0),
         ):
-            with pytest.raises(KernelError, match="never written"):
+            with pytest.raises(KernelError, match="written before it is read"):
                 call()
 
 
@@ -471,3 +471,32 @@ def test_operands_can_be_chosen_at_run_time():
         outside = tile(core, pages, "float32").select(1, tile(core, np.array([[2]]), "int32"))
         with pytest.raises(KernelError, match="index 2"):
             nisa.nc_stream_shuffle(dst, outside, [31] * 32)
+
+
+@pytest.mark.parametrize("layout", ["strided", "inside", "low"])
+def test_nothing_beside_the_destination_is_written_by_gathers_and_searches(layout):
+    with core_of() as core:
+        source = tile(core, np.arange(512.0).reshape(32, 16), "float32")
+        index = tile(core, np.ones((32, 1)), "uint16")
+        dst = [blank((32, 16), "float32", layout=layout) for _ in range(4)]
+        eight, found = blank((32, 8), "float32", layout=layout), blank((32, 8), "uint16", layout=layout)
+        where, best = blank((32, 8), "uint32", layout=layout), blank((32, 8), "bfloat16", layout=layout)
+        replaced = blank((32, 8), "uint32", layout=layout)
+        nisa.local_gather(dst[0], source, index)
+        nisa.nc_n_gather(dst[1], source, tile(core, np.ones((32, 16)), "uint32"))
+        nisa.nc_stream_shuffle(dst[2], source, [0] * 32)
+        nisa.max8(eight, source)
+        nisa.nc_find_index8(found, source, eight)
+        nisa.nc_match_replace8(dst[3], source, eight, 0.0, replaced)
+        nisa.topk(best, where, tile(core, source.array(), "bfloat16"), 100)
+        assert all(only_inside(one) for one in [*dst, eight, found, where, best, replaced])
+
+
+def test_an_index_outside_is_reported_at_the_author_s_line():
+    with (
+        core_of() as core,
+        pytest.raises(KernelError, match=r"test_ops_gather\.py:\d+: required indices from 0"),
+    ):
+        nisa.nc_n_gather(
+            blank((1, 1), "int8"), tile(core, np.ones((1, 1)), "int8"), tile(core, np.ones((1, 1)), "uint32")
+        )

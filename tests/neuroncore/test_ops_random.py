@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from single_core import blank, core_of, is_written, numbers, tile
+from single_core import blank, core_of, is_written, numbers, only_inside, tile
 
 from twintrack.errors import KernelError
 from twintrack.nki import isa as nisa
@@ -188,3 +188,14 @@ def test_seeds_and_states_that_were_never_written_are_found():
             nisa.set_rng_seed(blank((1, 1), "uint32"))
         with pytest.raises(KernelError, match="src_seeds written before"):
             nisa.rand_set_state(blank((4, 6), "uint32"))
+
+
+@pytest.mark.parametrize("layout", ["strided", "inside", "low"])
+def test_nothing_beside_the_destination_is_written_by_what_draws(layout):
+    with core_of("trn3"):
+        bits, state = blank((4, 5), "int16", layout=layout), blank((4, 24), "uint32", layout=layout)
+        uniform = blank((4, 5), "bfloat16", layout=layout)
+        nisa.rng(bits)
+        nisa.rand2(uniform, 0.0, 1.0)
+        nisa.rand_get_state(state, VECTOR)
+        assert all(only_inside(one) for one in (bits, state, uniform))

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from single_core import LAYOUTS, NUMBERS, bits, blank, core_of, is_written, numbers, tile
+from single_core import LAYOUTS, NUMBERS, bits, blank, core_of, is_written, numbers, only_inside, tile
 
 from twintrack.errors import KernelError
 from twintrack.nki import isa as nisa
@@ -281,7 +281,7 @@ def test_an_input_that_was_never_written_is_found_in_every_instruction_that_sele
             lambda: nisa.select_reduce(dst, predicate, full, 0.0),
             lambda: nisa.sequence_bounds(blank((1, 16), "float32"), empty[:1]),
         ):
-            with pytest.raises(KernelError, match="never written"):
+            with pytest.raises(KernelError, match="written before it is read"):
                 call()
 
 
@@ -317,3 +317,20 @@ def test_segment_ids_that_are_no_non_negative_integers_are_named_with_their_inde
         ids = tile(core, np.array([[1.0, 2.0, bad]]), "float32")
         with pytest.raises(KernelError, match="at index 2 in segment_ids"):
             nisa.sequence_bounds(blank((1, 2, 3), "int32"), ids)
+
+
+@pytest.mark.parametrize("layout", ["strided", "inside", "low"])
+def test_nothing_beside_the_destination_is_written_by_what_selects(layout):
+    with core_of() as core:
+        source = tile(core, np.arange(24.0).reshape(4, 6), "float32")
+        bound, predicate = tile(core, np.ones((4, 1)), "float32"), tile(core, np.eye(4, 6), "uint8")
+        dst = [blank((4, 6), "float32", layout=layout) for _ in range(4)]
+        most = [blank((4, 1), "float32", layout=layout) for _ in range(2)]
+        bounds = blank((1, 2, 3), "int32", layout=layout)
+        nisa.iota(dst[0], [[1, 6]])
+        nisa.affine_select(dst[1], [[1, 6]], 0, source, 0.0)
+        nisa.range_select(dst[2], source, "less", "less", bound, bound, reduce_res=most[0])
+        reset = nisa.reduce_cmd.reset_reduce
+        nisa.select_reduce(dst[3], predicate, source, 0.0, most[1], reset)
+        nisa.sequence_bounds(bounds, tile(core, np.ones((1, 3)), "int32"))
+        assert all(only_inside(one) for one in [*dst, *most, bounds])
