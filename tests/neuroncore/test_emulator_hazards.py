@@ -67,7 +67,7 @@ def test_a_gather_after_a_scatter_to_the_same_rows_is_found_with_both_lines():
     assert said == (
         f"{here}:{second}: required an order between nki.isa.dma_copy, which reads src, and nki.isa.dma_copy at "
         f"{here}:{first}, which wrote the same bytes of 'table' private_hbm [16, 8] float32 (argument), "
-        "found nothing that orders them: its address is known only at run time; "
+        "found nothing that orders them, as this one's address is known only at run time; "
         "call .depends_on(...) on this one, or put both in `with nl.no_reorder():`"
     )
 
@@ -102,8 +102,8 @@ def test_a_static_access_after_a_dynamic_one_is_found_and_the_other_way_round():
         gathered(table, rows, tile)
         return returned(tile)
 
-    assert "that one's address is known only at run time" in refused(static_read, TABLE.copy(), ROWS)
-    assert "its address is known only at run time" in refused(static_write, TABLE.copy(), ROWS)
+    assert "as that one's address is known only at run time" in refused(static_read, TABLE.copy(), ROWS)
+    assert "as this one's address is known only at run time" in refused(static_write, TABLE.copy(), ROWS)
 
 
 def test_two_dynamic_reads_need_no_order():
@@ -273,8 +273,8 @@ def exchanged(barrier):
 
 def test_reading_what_the_other_core_wrote_without_a_barrier_is_found_though_values_happen_to_be_right():
     said = refused(exchanged(barrier=False), TABLE, TABLE.copy())
-    assert "required a core_barrier between this" in said
-    assert "of shared HBM and what core" in said
+    assert "required a core_barrier between core 0, which reads this part of shared HBM at " in said
+    assert "or later, and core 1, which writes it here, for nki.isa.dma_copy, found none in dst" in said
 
 
 def test_a_barrier_between_them_orders_them():
@@ -295,7 +295,7 @@ def test_cores_that_write_the_same_bytes_race_and_own_parts_do_not():
         return shared
 
     assert (run(kernel[2], TABLE, 0) == TABLE).all()
-    assert "a core_barrier between this write of shared HBM" in refused(kernel[2], TABLE, 1)
+    assert "core 0, which writes this part of shared HBM" in refused(kernel[2], TABLE, 1)
 
 
 def test_both_cores_may_read_the_same_bytes():

@@ -203,8 +203,8 @@ def _memory(machine: Machine, *, strict: bool) -> tuple[MemoryUse, ...]:
             first = use.spills[0]
             raise KernelError(
                 f"tiles in SBUF that fit {core.generation.sbuf_partition_bytes} bytes per partition while they live",
-                found=f"{use.sbuf_peak} bytes at once: the compiler would spill {len(use.spills)} tiles "
-                f"({use.spilled_bytes} bytes), the first {first.buffer!r}",
+                found=f"{use.sbuf_peak} bytes at once: the compiler would spill {use.spilled_bytes} bytes of all "
+                f"partitions, first of {first.buffer!r}",
                 where=first.line,
                 remedy="use smaller tiles or reload what is needed later; without --strict spills are only counted",
             )

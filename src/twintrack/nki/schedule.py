@@ -1,6 +1,6 @@
 """``kernel.with_schedule``: order between instructions that their names ask for.
 
-A schedule is a list of pairs ``(consumer, producer)`` or ``(consumer, [producers])`` of the names that an author gave to
+A schedule is a list of pairs ``(consumer, producer)`` or ``(consumer, [producers])`` of names that an author gave to
 instructions. The emulator carries them out in the order of the program, so an edge changes no value; it is kept in the
 stream and orders accesses for the search of ``--check all``.
 """

@@ -65,9 +65,9 @@ def _not_there(ins: Instruction, view: View, pattern: Pattern) -> KernelError:
     if storage.clobbered is not None:
         return broken(
             ins,
-            "a buffer that still holds what was written to it",
-            f"that {storage.clobbered!r}, placed over it, was written since,",
-            "give them addresses that do not overlap, or finish with the first before writing the second",
+            f"{name_of(ins, view)} that still holds what was written to it",
+            f"it overwritten by {storage.clobbered!r}, which is placed over it,",
+            "give them addresses that do not overlap, or finish with one before writing the other",
             view,
         )
     return _never_written(ins, view, storage, pattern)
@@ -77,13 +77,10 @@ def _never_written(ins: Instruction, view: View, storage: Storage, pattern: Patt
     first = storage.written.first_missing(pattern)
     buffer = storage.buffer
     at = np.unravel_index(first // buffer.dtype.bytes, buffer.shape)
-    share = "nothing of it" if storage.written.nothing else f"element {[int(i) for i in at]} of it"
     return broken(
         ins,
         f"{name_of(ins, view)} written before it is read",
-        f"{share} was never written: it holds whatever was there before, not what was meant,"
-        if storage.written.nothing
-        else f"{share} never written",
+        "nothing written" if storage.written.nothing else f"element {[int(i) for i in at]} never written",
         "write all of it first (nisa.memset, nisa.dma_copy), or read only what was written",
         view,
     )

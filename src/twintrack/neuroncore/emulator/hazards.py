@@ -252,11 +252,11 @@ class _Judgement:
 
 def _unordered(seen: _Seen, now: _Touch, past: _Past) -> KernelError:
     did, had = ("writes" if now.writes else "reads"), ("wrote" if past.touch.writes else "read")
-    which = "its address is" if now.dynamic else "that one's address is"
+    which = "this" if now.dynamic else "that"
     return KernelError(
         f"an order between nki.isa.{seen.opcode}, which {did} {now.operand}, and nki.isa.{past.seen.opcode} at "
         f"{past.seen.line}, which {had} the same bytes of {now.shown}",
-        found=f"nothing that orders them: {which} known only at run time",
+        found=f"nothing that orders them, as {which} one's address is known only at run time",
         where=seen.line,
         remedy="call .depends_on(...) on this one, or put both in `with nl.no_reorder():`",
     )

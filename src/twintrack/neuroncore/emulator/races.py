@@ -81,11 +81,12 @@ class SharedRaces:
     def _race(
         self, ins: Instruction, view: View, other: int, line: str, *, wrote: bool, writes: bool
     ) -> KernelError:
-        did, had = "write" if writes else "read", "writes" if wrote else "reads"
+        did, had = ("writes" if writes else "reads"), ("writes" if wrote else "reads")
         return broken(
             ins,
-            f"a core_barrier between this {did} of shared HBM and what core {other} {had} of it",
-            f"none since core {other} first {had} the same bytes at {line}",
+            f"a core_barrier between core {other}, which {had} this part of shared HBM at {line} or later, and core "
+            f"{1 - other}, which {did} it here,",
+            "none",
             "call nisa.core_barrier on both cores between them, or give each core its own part",
             view,
         )

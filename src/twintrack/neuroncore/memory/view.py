@@ -161,5 +161,28 @@ class View:
         buffer = self.storage.buffer
         if self.covers_buffer():
             return repr(buffer)
+        if self.dynamic is not None:
+            chosen = {"scalar": "a part at a dynamic index", "vector": "rows by index"}
+            return f"{chosen.get(self.dynamic.kind, 'columns by index')} of {buffer!r}"
+        ranges = self._ranges()
+        if ranges:
+            return f"[{', '.join(ranges)}] of {buffer!r}"
         pairs = ", ".join(f"[{step}, {count}]" for step, count in zip(self.strides, self.shape, strict=True))
         return f"elements {self.offset} + [{pairs}] of {buffer!r}"
+
+    def _ranges(self) -> list[str]:
+        """Slices of the buffer's dimensions that the view is; empty where it is none."""
+        buffer = self.storage.buffer
+        if self.dtype is not buffer.dtype or len(self.shape) != len(buffer.shape):
+            return []
+        found, left = [], self.offset
+        for size, own, count, step in zip(
+            buffer.shape, buffer.strides, self.shape, self.strides, strict=True
+        ):
+            start, left = divmod(left, own)
+            skip = 1 if count == 1 else step // own
+            stop = start + (count - 1) * skip + 1
+            if (count > 1 and step % own) or skip < 1 or stop > size:
+                return []
+            found.append(f"{start}:{stop}" if skip == 1 else f"{start}:{stop}:{skip}")
+        return found
