@@ -500,3 +500,20 @@ def test_an_index_outside_is_reported_at_the_author_s_line():
         nisa.nc_n_gather(
             blank((1, 1), "int8"), tile(core, np.ones((1, 1)), "int8"), tile(core, np.ones((1, 1)), "uint32")
         )
+
+
+def test_without_rounding_narrow_floats_keep_their_digits():
+    third = np.float32(1) / np.float32(3)
+    with core_of(precise=False) as core:
+        source = blank((16, 8), "bfloat16")
+        nisa.memset(source, 1 / 3)
+        best, where = blank((16, 8), "bfloat16"), blank((16, 8), "uint32")
+        nisa.topk(best, where, source, 20)
+        moved, largest, replaced = (blank((16, 8), "bfloat16") for _ in range(3))
+        nisa.nc_n_gather(moved, source, tile(core, np.ones((16, 8)), "uint32"))
+        nisa.max8(largest, source)
+        nisa.nc_match_replace8(replaced, source, tile(core, np.zeros((16, 8)), "float32"), 1.0)
+        masked = blank((16, 8), "float16")
+        nisa.affine_select(masked, [[1, 8]], 0, source, 1 / 3, "less")
+        for one in (best, moved, largest, replaced, masked):
+            assert (one.array() == third).all()
