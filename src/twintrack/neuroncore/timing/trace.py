@@ -64,7 +64,8 @@ class Step(NamedTuple):
     opcode: str
     line: int
     number: int
-    after: tuple[int, ...]
+    after: list[int]
+    """Instructions that it waits for; the list is the instruction's own, to which its author may add later."""
     queue: str
     meets: int
     loop: tuple[Any, ...]
