@@ -380,3 +380,27 @@ def test_the_instruction_kept_holds_what_decides_its_values():
     }
     assert kept[-1].name == "scaled"
     assert bits(data.array()).shape == (2, 2)
+
+
+@pytest.mark.parametrize("types", [("int32", "uint32"), ("uint32", "int32")])
+def test_power_of_integers_of_two_types_is_exact(types):
+    with core_of() as core:
+        a = tile(core, np.array([[3, 2, 7, 10]], types[0]))
+        b = tile(core, np.array([[20, 31, 0, 9]], types[1]))
+        dst = blank((1, 4), "uint32")
+        nisa.tensor_tensor(dst, a, b, "power")
+        assert dst.array().tolist() == [[3**20 % 2**32, 2**31, 1, 10**9]]
+
+
+def test_indirect_operands_of_v4_are_gathered_and_scattered():
+    values = np.arange(32, dtype=np.float32).reshape(4, 8)
+    order = [7, 2, 5, 0, 1, 3, 6, 4]  # offset i stands at [i % 4, i // 4]: the four partitions share them
+    with core_of("trn3") as core:
+        index = tile(core, np.array(order, np.uint32).reshape(2, 4).T.copy())
+        data, gathered, scattered = tile(core, values), blank((4, 8), "float32"), tile(core, values)
+        nisa.tensor_scalar(gathered, data.indirect(index), "multiply", 2.0)
+        nisa.tensor_scalar(scattered.indirect(index), data, "multiply", 2.0)
+        assert gathered.array().tolist() == (2 * values[:, order]).tolist()
+        expected = np.empty_like(values)
+        expected[:, order] = 2 * values
+        assert scattered.array().tolist() == expected.tolist()

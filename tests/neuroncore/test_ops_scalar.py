@@ -425,3 +425,14 @@ def test_operands_that_overlap_the_destination_are_read_first():
             issue(apart, fresh)
             issue(within, within[:, 2:7])
             assert bits(within[:, 2:7].array()).tolist() == bits(fresh.array()).tolist()
+
+
+def test_dropout_of_none_keeps_what_the_smallest_number_was_drawn_for(monkeypatch):
+    smallest = "twintrack.neuroncore.emulator.ops.scalar.random_words"
+    monkeypatch.setattr(
+        smallest, lambda _core, _engine, dst: np.zeros((dst.shape[0], dst.free_size), np.uint32)
+    )
+    with core_of() as core:
+        data, dst = tile(core, np.ones((2, 3), np.float32)), blank((2, 3), "float32")
+        nisa.dropout(dst, data, 0.0)
+        assert dst.array().tolist() == [[1.0] * 3] * 2
