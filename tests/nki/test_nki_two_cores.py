@@ -1,6 +1,8 @@
 """Programs of a grid, the two cores of LNC2, what they share, where they meet, and how a run fails."""
 
+import signal
 import sys
+import threading
 import traceback
 
 import numpy as np
@@ -396,14 +398,30 @@ def test_an_error_of_core_0_ends_core_1_too():
     assert sorted(ended) == [0, 1]
 
 
-def test_an_interrupt_ends_the_run_even_while_another_core_is_busy():
+def test_an_interrupt_stops_the_core_that_is_busy():
+    """Ctrl-C reaches the caller's thread, in which core 0 waits, while core 1 runs."""
+    issued = []
+
     def kernel():
-        tile = tile_of(0)
+        out, tile = output(), tile_of(0)
+        if me() == 1:
+            signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+            for at in range(100_000):
+                nisa.memset(tile, at)
+                issued.append(at)
+        nisa.core_barrier(out, (0, 1))
+        return out
+
+    with pytest.raises(KeyboardInterrupt):
+        run(kernel)
+    assert len(issued) < 100_000
+
+
+def test_a_keyboard_interrupt_raised_on_core_1_reaches_the_caller():
+    def kernel():
         if me() == 1:
             raise KeyboardInterrupt
         nisa.core_barrier(output(), (0, 1))
-        while True:
-            nisa.memset(tile, 0)
 
     with pytest.raises(KeyboardInterrupt):
         run(kernel)
