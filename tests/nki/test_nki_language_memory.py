@@ -90,6 +90,17 @@ def test_load_transpose2d_is_the_transpose(shape, dtype):
     np.testing.assert_array_equal(found.astype(np.float32), x.T)
 
 
+def test_load_transpose2d_leaves_dimensions_of_size_1_out():
+    @nki.jit
+    def kernel(src):
+        out = nl.ndarray((6, 4), src.dtype, buffer=nl.shared_hbm)
+        nl.store(out, nl.load_transpose2d(src[:, :, 1:2]))
+        return out
+
+    x = _numbers((4, 6, 3))
+    np.testing.assert_array_equal(kernel(x), x[:, :, 1].T)
+
+
 def test_load_transpose2d_of_more_than_128_columns_is_refused():
     @nki.jit
     def kernel(src):

@@ -218,12 +218,20 @@ def test_types_are_promoted_as_documented(first, second, result):
 # limits
 
 
-@pytest.mark.parametrize(("mine", "theirs"), [((128, 4), (1, 4)), ((1, 1), (32, 1)), ((128, 1), (1, 128))])
-def test_partitions_are_not_repeated_and_the_message_says_how_to(mine, theirs):
+@pytest.mark.parametrize(
+    ("mine", "theirs", "remedy"),
+    [
+        ((128, 4), (1, 4), "(128, 4)"),
+        ((1, 1), (32, 1), "(32, 1)"),
+        ((128, 1), (1, 128), "(128, 128)"),
+        ((1, 128), (128, 1), "(128, 128)"),
+    ],
+)
+def test_partitions_are_not_repeated_and_the_message_says_how_to(mine, theirs, remedy):
     x, y = np.ones(mine, np.float32), np.ones(theirs, np.float32)
     with pytest.raises(KernelError, match="does not broadcast over partitions") as caught:
         on_tiles(nl.multiply, x, y)
-    assert "nl.broadcast_to" in str(caught.value)
+    assert f"nl.broadcast_to(..., {remedy})" in str(caught.value)
 
 
 @pytest.mark.parametrize(("mine", "theirs"), [((4, 6), (4, 3)), ((4, 2, 3), (4, 3)), ((4, 2, 3), (4, 3, 3))])

@@ -74,7 +74,7 @@ def store(dst: Any, value: Any) -> None:
     made = on_chip("store", "value", value)
     if made.buffer is MemoryRegion.psum:
         raise author_error(
-            "a tile in SBUF for value of nl.store, as DMAs cannot reach PSUM,",
+            "a tile in SBUF for value of nl.store, as DMAs cannot reach PSUM",
             f"psum, {made.describe()}",
             "copy it first: nl.store(dst, nl.copy(value))",
         )
@@ -85,13 +85,15 @@ def load_transpose2d(src: Any, dtype: Any = None) -> NkiTensor:
     """A new tile ``(N, M)`` in SBUF with the transpose of ``(M, N)`` in HBM, by ``nisa.dma_transpose``.
 
     Args:
-        src: HBM, two dimensions, N up to 128.
+        src: HBM, two dimensions besides those of size 1, N up to 128.
         dtype: of the tile; that of ``src`` where ``None``.
 
     Raises:
         KernelError: for another number of dimensions, more than 128 columns, or a source on chip.
     """
     tensor = _in_hbm("load_transpose2d", "src", src)
+    while tensor.ndim > 2 and 1 in tensor.shape:
+        tensor = tensor.squeeze_dim(tensor.ndim - 1 - tensor.shape[::-1].index(1))
     if tensor.ndim != 2 or tensor.shape[1] > PARTITIONS:
         raise author_error(
             f"two dimensions, the second up to {PARTITIONS}, in src of nl.load_transpose2d",

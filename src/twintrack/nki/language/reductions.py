@@ -35,7 +35,7 @@ def _last_axes(function: str, x: NkiTensor, axis: int | Sequence[int]) -> tuple[
         )
     if not axes or axes != tuple(range(x.ndim - len(axes), x.ndim)):
         raise author_error(
-            f"the last axes of the tile for nl.{function}, such as {list(range(1, x.ndim))},",
+            f"the last axes of the tile for nl.{function}, such as {list(range(1, x.ndim))}",
             f"axis {axis} of shape {list(x.shape)}",
             "permute the free dimensions so that the reduced ones come last",
         )

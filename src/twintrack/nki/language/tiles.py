@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
+from twintrack.errors import KernelError
 from twintrack.neuroncore.memory.buffer import MemoryRegion
 from twintrack.neuroncore.memory.dtypes import DTYPES, DType
 from twintrack.nki import isa
@@ -112,14 +113,7 @@ def broadcast_free(function: str, x: NkiTensor, shape: Sequence[int]) -> NkiTens
     if x.shape == tuple(shape):
         return x
     if x.shape[0] != shape[0]:
-        single = x.shape[0] == 1 or shape[0] == 1
-        raise author_error(
-            f"as many partitions in all tiles of nl.{function}, which does not broadcast over partitions,",
-            f"{x.shape[0]} and {shape[0]} (shapes {list(x.shape)} and {list(shape)})",
-            f"repeat the one partition with nl.broadcast_to(x, {(max(x.shape[0], shape[0]), *x.shape[1:])}) first"
-            if single
-            else "slice or allocate them alike",
-        )
+        raise _other_partitions(function, x, shape)
     found = x
     if x.free_size == 1:
         while found.ndim > 2:
@@ -136,9 +130,21 @@ def broadcast_free(function: str, x: NkiTensor, shape: Sequence[int]) -> NkiTens
     return found
 
 
-def _unlike(function: str, x: NkiTensor, shape: Sequence[int]) -> Exception:
+def _other_partitions(function: str, x: NkiTensor, shape: Sequence[int]) -> KernelError:
+    remedy = "slice or allocate them alike"
+    for one, other in ((x.shape, shape), (shape, x.shape)):
+        if one[0] == 1:
+            remedy = f"repeat the one partition with nl.broadcast_to(..., {(other[0], *one[1:])}) first"
     return author_error(
-        f"tiles of nl.{function} that agree in every dimension, or have size 1 in a free one,",
+        f"as many partitions in all tiles of nl.{function}, which does not broadcast over partitions",
+        f"{x.shape[0]} and {shape[0]} (shapes {list(x.shape)} and {list(shape)})",
+        remedy,
+    )
+
+
+def _unlike(function: str, x: NkiTensor, shape: Sequence[int]) -> KernelError:
+    return author_error(
+        f"tiles of nl.{function} that agree in every dimension, or have size 1 in a free one",
         f"shapes {list(x.shape)} and {list(shape)}",
         "slice or reshape them alike, or insert size 1 with nl.expand_dims",
     )

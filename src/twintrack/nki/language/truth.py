@@ -43,7 +43,7 @@ class Truth(NkiTensor):
         if self.storage.data is None:
             frame = current_core().author()
             raise KernelError(
-                "values, to know whether a comparison holds,",
+                "values, to know whether a comparison holds",
                 found="a run without values",
                 where=f"{frame.f_code.co_filename}:{frame.f_lineno}",
                 remedy="run the kernel with values, or branch on shapes and arguments only",
