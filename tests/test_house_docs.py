@@ -10,7 +10,11 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
 PAGES = sorted(
-    [*DOCS.rglob("*.md"), *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md"))]
+    [
+        *DOCS.rglob("*.md"),
+        *(ROOT / "examples").rglob("*.md"),
+        *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")),
+    ]
 )
 LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
 

@@ -101,7 +101,7 @@ EXAMPLES: tuple[Example, ...] = (
     Example(
         "flash_attention_backward",
         "flash_attention_backward",
-        shown=_sizes(heads=4, positions=2048, width=128),
+        shown=_sizes(heads=4, positions=1024, width=128),
         small=_sizes(heads=2, positions=640, width=32),
         tolerance=_tolerance((4e-6,) * 3, (2**-6,) * 3),
         reason="float32 products and sums; with bfloat16 the weights, their gradients, the forward result and the "
@@ -118,7 +118,7 @@ EXAMPLES: tuple[Example, ...] = (
     Example(
         "embedding_gather",
         "embedding_gather",
-        shown=_sizes(tokens=1024, vocabulary=32_000, width=1024),
+        shown=_sizes(tokens=1024, vocabulary=8192, width=1024),
         small=_sizes(tokens=200, vocabulary=300, width=96),
         tolerance=_tolerance((0.0,), (0.0,)),
         reason="nothing is computed",

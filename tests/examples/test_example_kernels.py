@@ -85,7 +85,7 @@ def test_each_step_of_the_matmul_reads_less_of_hbm_than_the_one_before():
     sizes = {"m": 1024, "k": 256, "n": 2048}
 
     read = [
-        run.run_example(table.example(name), "bfloat16", sizes=sizes, checks="off").traffic.read
+        run.run_example(table.example(name), "bfloat16", sizes=sizes, values=False).traffic.read
         for name in names
     ]
 

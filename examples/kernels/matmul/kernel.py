@@ -84,7 +84,7 @@ def matmul_block_free(
 
 @nki.jit
 def matmul_block_all(
-    lhs_t: nl.NkiTensor, rhs: nl.NkiTensor, tiles_m: int = 8, tiles_n: int = 2, tiles_k: int = 4
+    lhs_t: nl.NkiTensor, rhs: nl.NkiTensor, tiles_m: int = 16, tiles_n: int = 4, tiles_k: int = 4
 ) -> nl.NkiTensor:
     """Blocks over K too: what a block adds goes from PSUM to float32 sums in SBUF, results are stored a row at a time.
 
