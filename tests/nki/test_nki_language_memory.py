@@ -381,6 +381,9 @@ def test_full_and_likes():
     def kernel(tile):
         assert nl.empty_like(tile).shape == tile.shape
         assert nl.empty_like(tile, dtype=nl.int8, buffer=nl.psum).dtype == "int8"
+        held = nl.ndarray((2, 3), nl.float32, buffer=nl.psum)
+        assert nl.zeros_like(held).buffer == nl.sbuf
+        assert nl.empty_like(held).buffer == nl.psum
         zeros = nl.zeros_like(tile)
         assert nl.equal(zeros, 0.0)
         return nl.full(tile.shape, 0x9E3779B9, nl.uint32)

@@ -125,8 +125,9 @@ def ones(
 def zeros_like(
     x: NkiTensor, dtype: DType | None = None, buffer: MemoryRegion | str | None = None, name: str = ""
 ) -> NkiTensor:
-    """Zeros of another tensor's shape, and of its type and region where none are named."""
-    return full(x.shape, 0, x.dtype if dtype is None else dtype, x.buffer if buffer is None else buffer, name)
+    """Zeros of another tensor's shape, and of its type where none is named; in SBUF where no region is."""
+    where = MemoryRegion.sbuf if buffer is None else buffer
+    return full(x.shape, 0, x.dtype if dtype is None else dtype, where, name)
 
 
 def empty_like(
