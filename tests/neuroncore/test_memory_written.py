@@ -55,7 +55,7 @@ def bytes_of(view):
 def test_any_sequence_of_marks_and_clears_leaves_the_mask_of_bytes(everything, steps, seen):
     written, plain = Written(BYTES, everything=everything), np.full(BYTES, everything)
     for what, view, seed in steps:
-        shape, strides, offset, itemsize = view
+        shape, strides, _, itemsize = view
         pattern = pattern_of(*view)
         if what == "mark":
             written.mark(pattern)
