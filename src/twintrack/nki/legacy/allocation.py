@@ -74,6 +74,8 @@ def modulo(base: int, tiles: Any, scale: int) -> Callable[[Index], int]:
 
     def address(index: Index) -> int:
         sizes = tuple(tiles) or (1,) * len(index)
+        if not index:
+            return base  # one tile is at the first place, however many there are
         if len(sizes) != len(index):
             raise author_error(
                 f"as many numbers of tiles as the tensor has block dimensions ({len(index)})",

@@ -57,7 +57,8 @@ class Product:
         """Accumulate onto a tile in PSUM."""
         if target.buffer is not MemoryRegion.psum or target.shape != self.shape:
             return False
-        self._issue(target, accumulate=True)
+        found = target.storage.written.touches(target.pattern())
+        self._issue(target, accumulate=True if found else None)  # the first product overwrites what nothing wrote
         return True
 
     def put_in(self, target: Tile) -> bool:
@@ -84,7 +85,7 @@ class Product:
             )
         return [(found[0], (0, m), (0, n)) for found in regions(self.mask, (k, 1))]
 
-    def _issue(self, dst: Tile, *, accumulate: bool) -> None:
+    def _issue(self, dst: Tile, *, accumulate: bool | None) -> None:
         options = {**self.options, "accumulate": accumulate}
         if self.mask is None:
             over(None, (1,), [], lambda: isa.nc_matmul(dst, self.stationary, self.moving, **options))
