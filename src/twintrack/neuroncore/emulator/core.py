@@ -104,7 +104,8 @@ class Core:
         """The launch that it belongs to, with the other cores."""
         self._inside = inside
         self._ours: dict[CodeType, bool] = {}
-        self._legal: set[Any] = set()
+        self._kinds: dict[Any, int] = {}
+        self._next_kind = 0
         self._registers = 0
 
     # what the kernel makes
@@ -245,15 +246,15 @@ class Core:
             ins.loop = tuple(self.loops)
         if self.checked:
             self._check(ins)
-        for views in (ins.outs, ins.ins):
-            for view in views:
-                if view is not None:
-                    buffer = view.storage.buffer
-                    if buffer.first_use < 0:
-                        buffer.first_use = ins.number
-                    buffer.last_use = ins.number
-                    if view.dynamic is not None and isinstance(view.dynamic.index, View):
-                        view.dynamic.index.storage.buffer.last_use = ins.number
+        number = ins.number
+        for view in (*ins.outs, *ins.ins):
+            if view is not None:
+                buffer = view.storage.buffer
+                if buffer.first_use < 0:
+                    buffer.first_use = number
+                buffer.last_use = number
+                if view.dynamic is not None and isinstance(view.dynamic.index, View):
+                    view.dynamic.index.storage.buffer.last_use = number
         for observer in self.observers:
             observer(self, ins)
         if self.values or ins.opcode in VALUELESS:
@@ -272,13 +273,15 @@ class Core:
             *[None if view is None else view._signature or view.signature for view in ins.ins],
             *ins.attributes.values(),
         )
-        legal = self._legal
-        if key in legal:
-            return
-        LEGALITY[ins.opcode](ins, self.generation)
-        if len(legal) >= _MOST_REMEMBERED:
-            legal.clear()
-        legal.add(key)
+        kinds = self._kinds
+        kind = kinds.get(key)
+        if kind is None:
+            LEGALITY[ins.opcode](ins, self.generation)
+            if len(kinds) >= _MOST_REMEMBERED:
+                kinds.clear()
+            kind = kinds[key] = self._next_kind
+            self._next_kind += 1
+        ins.kind = kind
 
     # what handlers use
 

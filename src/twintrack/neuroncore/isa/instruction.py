@@ -102,6 +102,7 @@ class Instruction:
         "code",
         "engine",
         "ins",
+        "kind",
         "lineno",
         "loop",
         "name",
@@ -134,6 +135,9 @@ class Instruction:
         self.lineno = 0
         self.number = -1
         """In the order of issue, from 0."""
+        self.kind = -1
+        """Number of its signature on its core: instructions of one kind differ only in where they read and write; -1
+        where nothing is checked."""
         self.loop: tuple[LoopFrame, ...] = ()
         """Its place in every NKI loop around it, the outermost first."""
         self.after: list[int] = []

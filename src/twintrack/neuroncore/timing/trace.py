@@ -90,7 +90,7 @@ class Trace:
         self._buffer_numbers: dict[int, int] = {}
         self._region_numbers: dict[Any, int] = {}
         self._line_numbers: dict[Any, int] = {}
-        self._works: dict[Any, Work | Transfer] = {}
+        self._works: dict[int, Work | Transfer] = {}
         self._meetings = 0
 
     def keep(self, core: int, ins: Instruction) -> None:
@@ -127,17 +127,10 @@ class Trace:
         )
 
     def _work(self, ins: Instruction, engine: int) -> Work | Transfer:
-        key = (
-            ins.opcode,
-            ins.engine,
-            *[None if view is None else view.signature for view in ins.outs],
-            *[None if view is None else view.signature for view in ins.ins],
-            *ins.attributes.values(),
-        )
-        found = self._works.get(key)
-        if found is None:
+        found = self._works.get(ins.kind)
+        if found is None or ins.kind < 0:
             found = transfer_of(ins, self.parameters) if engine == _DMA else work_of(ins, self.parameters)
-            self._works[key] = found
+            self._works[ins.kind] = found
         return found
 
     def _line(self, ins: Instruction) -> int:
