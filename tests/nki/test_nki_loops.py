@@ -195,6 +195,35 @@ def test_a_single_bound_of_dynamic_range_is_its_stop_and_the_index_tells_its_val
     assert seen == [0, 1, 2]
 
 
+def test_a_register_indexes_a_tensor():
+    def kernel(a):
+        tile, out = nl.ndarray((1, 4), nl.float32), nl.ndarray(a.shape, a.dtype, buffer=nl.shared_hbm)
+        for index in nl.dynamic_range(3):
+            nisa.dma_copy(tile, a[index, 0:4])
+            nisa.dma_copy(out[2 - index, ...], tile)
+        return out
+
+    given_rows = np.arange(12, dtype=np.float32).reshape(3, 4)
+    np.testing.assert_array_equal(run(kernel, given_rows), given_rows[::-1])
+
+
+def test_a_register_outside_the_tensor_or_in_a_slice_is_refused():
+    a = np.ones((3, 4), np.float32)
+
+    def copied(pick):
+        def kernel(a):
+            nisa.dma_copy(nl.ndarray((1, 4), nl.float32), pick(a))
+
+        return kernel
+
+    with pytest.raises(KernelError, match="a dynamic index from 0 below 3"):
+        run(copied(lambda a: a[nisa.register_alloc(3)]), a)
+    with pytest.raises(KernelError, match="known when the kernel is traced as an index"):
+        run(copied(lambda a: a[nisa.register_alloc(0) : 1]), a)
+    with pytest.raises(KernelError, match="one address that is known only at run time"):
+        run(copied(lambda a: a[nisa.register_alloc(0), nisa.register_alloc(0)]), a)
+
+
 def test_writing_the_index_of_a_fori_loop_does_not_change_the_loop():
     seen = []
 

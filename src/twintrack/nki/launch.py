@@ -48,6 +48,8 @@ class Launch:
     cores: tuple[Core, ...]
     memory: tuple[MemoryUse, ...] = ()
     """What each core's tiles took on chip; empty where nothing was checked."""
+    written: tuple[str, ...] = ()
+    """Names of the arguments that the kernel wrote to."""
 
     @property
     def spills(self) -> tuple[Spill, ...]:
@@ -106,10 +108,13 @@ def launch_ranks(
     Raises:
         KernelError: at the kernel author's line; also if ranks wait for each other forever.
     """
-    at_once = math.prod(grid) if grid == _LNC2 else 1
-    hazards = [Hazards(at_once) if options.checks is Checks.ALL else None for _ in calls]
+    programs = math.prod(grid or (1,))
+    at_once = programs if grid == _LNC2 else 1
+    # one search per cores that run at once
+    searched = len(calls) * programs // at_once if options.checks is Checks.ALL else 0
+    hazards = [Hazards(at_once) for _ in range(searched)]
     schedulers: list[Scheduler] = []
-    make = partial(_core, options, hazards, _adding(schedule, schedulers), math.prod(grid or (1,)))
+    make = partial(_core, options, hazards, at_once, _adding(schedule, schedulers), programs)
     machine = Machine(make, grid or (1,), ranks=len(calls), ranks_per_node=ranks_per_node)
     region = MemoryRegion.shared_hbm if machine.lnc > 1 else MemoryRegion.private_hbm
     held = [_Taken(function, args, kwargs, options) for args, kwargs in calls]
@@ -128,8 +133,7 @@ def launch_ranks(
     for scheduler in schedulers:
         scheduler.finish(where)
     for search in hazards:
-        if search is not None:
-            search.finish()
+        search.finish()
     memory = () if options.checks is Checks.OFF else _memory(machine, strict=options.strict)
     refuse_writes(common)
     size = machine.programs
@@ -143,7 +147,7 @@ def launch_ranks(
         if not one.arrays.given and not one.arrays.modified and options.checks is not Checks.OFF:
             raise _no_output(where)
         cores = tuple(machine.cores[rank * size : (rank + 1) * size])
-        found.append(Launch(result, cores, memory[rank * size : (rank + 1) * size]))
+        found.append(Launch(result, cores, memory[rank * size : (rank + 1) * size], one.arrays.written))
     return found
 
 
@@ -225,21 +229,23 @@ def _adding(schedule: Edges, made: list[Scheduler]) -> Callable[[], tuple[Observ
 
 def _core(
     options: Options,
-    hazards: Sequence[Hazards | None],
+    hazards: Sequence[Hazards],
+    at_once: int,
     scheduler: Callable[[], tuple[Observer, ...]],
     programs: int,
     rank: int,
     program: int,
 ) -> Core:
-    sink = None if options.sink is None else partial(options.sink, rank * programs + program)
-    observer = hazards[rank]
+    lane = rank * programs + program
+    sink = None if options.sink is None else partial(options.sink, lane)
+    search: tuple[Observer, ...] = (hazards[lane // at_once],) if hazards else ()
     return Core(
         options.generation,
         values=options.values,
         checks=options.checks,
         precise=options.precise,
         sink=sink,
-        observers=scheduler() if observer is None else (*scheduler(), observer),
+        observers=(*scheduler(), *search),
         trip_counts=options.trip_counts,
         program=program,
     )

@@ -1,17 +1,22 @@
 """``tensor[...]``: NumPy's basic indexing over a view, with the rules of on-chip memory.
 
 Integers select, slices with a positive step slice, ``...`` fills in, ``nl.ds(start, size)`` is a slice by its length.
+A register selects at run time, as ``select(dim, register)`` does.
 On chip the partition dimension is never dropped and a view has at least two dimensions; in HBM at least one.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from twintrack.errors import KernelError
 from twintrack.neuroncore.isa.instruction import Register
 from twintrack.neuroncore.memory.view import Dynamic, View
+from twintrack.nki.tensor_dynamic import selected
 from twintrack.nki.tensor_errors import tensor_error
+
+if TYPE_CHECKING:
+    from twintrack.nki.tensor import NkiTensor
 
 __all__ = ["DynamicSlice", "index", "sliced"]
 
@@ -41,6 +46,7 @@ def index(tensor: View, key: Any) -> tuple[tuple[int, ...], tuple[int, ...], int
     shape: list[int] = []
     strides: list[int] = []
     on_chip = tensor.storage.buffer.on_chip
+    dynamic = tensor.dynamic
     for dim, one in enumerate(keys):
         size, step = sizes[dim], steps[dim]
         if type(one) is slice:
@@ -59,6 +65,12 @@ def index(tensor: View, key: Any) -> tuple[tuple[int, ...], tuple[int, ...], int
             offset += start * step
             shape.append(count)
             strides.append(step)
+        elif isinstance(one, Register):
+            if dynamic is not None:
+                raise _wrong(
+                    tensor, "one address that is known only at run time", "a second", "copy it first"
+                )
+            dynamic = selected(cast("NkiTensor", tensor), dim, one)
         else:
             offset += _integer(tensor, dim, one, size) * step
             if on_chip and dim == 0:
@@ -68,7 +80,6 @@ def index(tensor: View, key: Any) -> tuple[tuple[int, ...], tuple[int, ...], int
     while len(shape) < least:
         shape.append(1)
         strides.append(1)
-    dynamic = tensor.dynamic
     if dynamic is not None and dynamic.kind != "scalar":
         whole = rank if dynamic.kind == "tensor" else 1
         if tuple(shape[:whole]) != sizes[:whole] or any(type(one) is not slice for one in keys[:whole]):
@@ -148,7 +159,7 @@ def _whole(tensor: View, value: Any) -> int:
             tensor,
             "a number known when the kernel is traced as an index",
             f"register {value.number}",
-            "use select(dim, register) or ap(scalar_offset=register)",
+            "index with the register alone, or use ap(scalar_offset=register)",
         )
     try:
         return int(value.__index__())
