@@ -95,23 +95,32 @@ bypass = _Operator("bypass")
 
 def _binary(op: str, x: Any, y: Any, dtype: Any) -> NkiTensor:
     """``x <op> y`` by the instruction that serves the operands."""
-    x_tile, y_tile = isinstance(x, NkiTensor), isinstance(y, NkiTensor)
-    if not x_tile and not y_tile:
-        raise author_error(
-            f"at least one tile for nl.{op}",
-            f"{type(x).__name__} and {type(y).__name__}",
-            "use Python's own operators",
-        )
-    bits = OPERATORS[op].category == "bitvec"
-    for operand, value, is_tile in (("x", x, x_tile), ("y", y, y_tile)):
-        if is_tile:
-            on_chip(op, operand, value)
-    if not (x_tile and y_tile):
-        data, number = (x, y) if x_tile else (y, x)
-        dst = tile(data.shape, result_dtype(dtype, data.dtype))
-        isa.tensor_scalar(dst, data, op, number, reverse0=not x_tile)
+    if isinstance(x, NkiTensor):
+        on_chip(op, "x", x)
+        if isinstance(y, NkiTensor):
+            return _of_tiles(op, x, on_chip(op, "y", y), dtype)
+        return _with_number(op, x, y, dtype, swapped=False)
+    if isinstance(y, NkiTensor):
+        return _with_number(op, on_chip(op, "y", y), x, dtype, swapped=True)
+    raise author_error(
+        f"at least one tile for nl.{op}",
+        f"{type(x).__name__} and {type(y).__name__}",
+        "use Python's own operators",
+    )
+
+
+def _with_number(op: str, data: NkiTensor, number: Any, dtype: Any, *, swapped: bool) -> NkiTensor:
+    dst = tile(data.shape, result_dtype(dtype, data.dtype))
+    isa.tensor_scalar(dst, data, op, number, reverse0=swapped)
+    return dst
+
+
+def _of_tiles(op: str, x: NkiTensor, y: NkiTensor, dtype: Any) -> NkiTensor:
+    kind = result_dtype(dtype, x.dtype if x.dtype is y.dtype else _common(op, x.dtype, y.dtype))
+    if x.shape == y.shape:
+        dst = tile(x.shape, kind)
+        isa.tensor_tensor(dst, x, y, op)
         return dst
-    kind = result_dtype(dtype, _common(x.dtype, y.dtype, bits=bits))
     shape = _common_shape(op, x, y)
     dst = tile(shape, kind)
     for data, other, swapped in ((x, y, False), (y, x, True)):
@@ -124,16 +133,14 @@ def _binary(op: str, x: Any, y: Any, dtype: Any) -> NkiTensor:
     return dst
 
 
-def _common(first: DType, second: DType, *, bits: bool) -> DType:
-    if bits and first.is_integer and second.is_integer:
+def _common(op: str, first: DType, second: DType) -> DType:
+    if OPERATORS[op].category == "bitvec" and first.is_integer and second.is_integer:
         return second if second.bytes > first.bytes else first
     return promoted(first, second)
 
 
 def _common_shape(op: str, x: NkiTensor, y: NkiTensor) -> tuple[int, ...]:
     """The shape of the result; where the operands do not fit, ``broadcast_free`` says so."""
-    if x.shape == y.shape:
-        return x.shape
     if x.free_size == 1 or y.free_size == 1:
         wide = y if x.free_size == 1 else x
         broadcast_free(op, x if x.free_size == 1 else y, wide.shape)
