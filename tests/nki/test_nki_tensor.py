@@ -303,7 +303,7 @@ REFUSED = [
     (lambda: tile()[0, 0, 0, 0], "at most 3 indices", "4"),
     (lambda: tile()[..., 0, ...], "one ... in an index", "2"),
     (lambda: tile()[:, 1.5], "an integer, a slice, ... or nl.ds as an index", "float"),
-    (lambda: tile()[nisa.register_alloc(0)], "a number known when the kernel is traced", "register"),
+    (lambda: tile()[:, 0 : nisa.register_alloc(1)], "a number known when the kernel is traced", "register"),
     (lambda: tile().slice(1, 2, 5), "0 <= start < end <= 4 and step >= 1", "start=2, end=5"),
     (lambda: tile().slice(3, 0, 1), "a dimension from 0 to 2", "3"),
     (lambda: tile().slice(0, 0, 8, 2), "adjacent partitions on chip", "every 2th"),
