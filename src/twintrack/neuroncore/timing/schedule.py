@@ -8,9 +8,11 @@ for a DMA its completion. A DMA is issued by a queue, starts after a latency, an
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from twintrack.neuroncore.memory.buffer import MemoryRegion
 from twintrack.neuroncore.memory.generation import Generation
 from twintrack.neuroncore.timing.cost import Work
 from twintrack.neuroncore.timing.dma import Transfer
@@ -39,8 +41,10 @@ class Span(NamedTuple):
         start: when it became active: waiting is not active.
         end: when its results were written.
         cause: position of the instruction that it waited for last; -1 where it waited for its engine or for nothing.
-        wait: ns between the time when its engine could have taken it and ``start``.
-        reason: what it waited for: ``data``, ``place`` (a tile's memory), ``engine``, ``dma``, ``barrier``.
+        wait: ns between the time when its engine could have taken it and ``start``; of a DMA between the time when
+            its operands were there and ``start``, without its latency.
+        reason: what it waited for: ``data``, ``place`` (a tile's memory), ``engine``, ``queue`` (that issues DMAs),
+            ``dma`` (its engines), ``barrier``.
     """
 
     start: float
@@ -69,6 +73,8 @@ class Timeline:
     dma_busy_ns: float = 0.0
     dma_active: list[tuple[float, float]] = field(default_factory=list)
     """Stretches in which at least one DMA engine was busy."""
+    reached: dict[int, float] = field(default_factory=dict)
+    """When this core is ready for each of its meetings, by their number: what the other core of LNC2 waits for."""
 
 
 class _State:
@@ -103,7 +109,8 @@ def schedule(
     generation: Generation,
     parameters: Parameters | None = None,
     *,
-    meetings: dict[int, float] | None = None,
+    meetings: Mapping[int, float] | None = None,
+    unlimited: Collection[MemoryRegion] = (),
 ) -> Timeline:
     """Time a trace.
 
@@ -112,16 +119,24 @@ def schedule(
         generation: whose memory sizes hold.
         parameters: those of the trace by default; others answer what-if questions.
         meetings: for a core of LNC2: when every barrier and exchange is reached by the other core, by its number.
+        unlimited: memories in which no tile waits for another's place, for what-if questions.
 
     Returns:
         The timeline; a run of the same trace gives the same times to the last bit.
     """
     state = _State(trace, generation, parameters or trace.parameters)
-    reached = meetings or {}
+    if unlimited:
+        state.replaced = {
+            at: dead for at, dead in state.replaced.items() if trace.buffers[at].region not in unlimited
+        }
+    others = meetings or {}
+    reached: dict[int, float] = {}
     for at, step in enumerate(trace.steps):
         ready, cause, reason = _ready(state, step)
-        if step.meets and step.meets in reached and reached[step.meets] > ready:
-            ready, cause, reason = reached[step.meets], _NOTHING, "barrier"
+        if step.meets:
+            reached[step.meets] = max(ready, state.free[step.engine] if step.engine >= 0 else 0.0)
+            if others.get(step.meets, 0.0) > ready:
+                ready, cause, reason = others[step.meets], _NOTHING, "barrier"
         if step.engine == DMA:
             span, done = _dma(state, step, ready, cause, reason)
         else:
@@ -132,7 +147,13 @@ def schedule(
         _remember(state, at, step, done)
     end = max(state.ends, default=0.0)
     return Timeline(
-        trace, state.spans, end * 1e-9, state.tensor.throttled_ns, state.engines.busy, _merged(state.active)
+        trace,
+        state.spans,
+        end * 1e-9,
+        state.tensor.throttled_ns,
+        state.engines.busy,
+        _merged(state.active),
+        reached,
     )
 
 
@@ -215,10 +236,10 @@ def _dma(state: _State, step: Step, ready: float, cause: int, reason: str) -> tu
     stagger = p.dma_stagger * (transfer.engines - 1) / (p.dma_engines - 1)
     end = max(last, begin + transfer.engine_ns) + stagger
     state.active.append((begin, end))
-    waited = begin - issued - p.dma_start
-    if waited > 0:
-        cause, reason = _NOTHING, "dma"
-    return Span(begin, end, cause, max(0.0, begin - p.dma_start), reason), end
+    queued, shared = issued - ready, begin - issued - p.dma_start
+    if max(queued, shared) > 0:
+        cause, reason = _NOTHING, "queue" if queued > shared else "dma"
+    return Span(begin, end, cause, max(0.0, begin - p.dma_start - ready), reason), end
 
 
 def _remember(state: _State, at: int, step: Step, end: float) -> None:

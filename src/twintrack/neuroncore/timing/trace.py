@@ -6,6 +6,7 @@ instruction: regions are numbers, works are shared between instructions of one s
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 from twintrack.neuroncore.isa.instruction import Engine, Instruction
@@ -82,6 +83,8 @@ class Trace:
         self.parameters = parameters
         self.steps: list[Step] = []
         self.regions: list[Region] = []
+        self.region_bytes: list[int] = []
+        """Bytes of the elements of each region, without what lies between them."""
         self.buffers: list[Buffer] = []
         self.lines: list[str] = []
         self.written: set[int] = set()
@@ -152,6 +155,7 @@ class Trace:
                 self.buffers.append(buffer)
             found = self._region_numbers[key] = len(self.regions)
             self.regions.append(_box(view, number))
+            self.region_bytes.append(math.prod(view.shape) * view.dtype.bytes)
         touched.add(self.regions[found].buffer)
         return found
 
