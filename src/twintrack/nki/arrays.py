@@ -82,10 +82,12 @@ class Arrays:
 
     Args:
         values: whether values are computed.
+        complete: whether outputs must be wholly written; not where only some iterations of loops are traced.
     """
 
-    def __init__(self, *, values: bool) -> None:
+    def __init__(self, *, values: bool, complete: bool = True) -> None:
         self.values = values
+        self.complete = complete
         self.kind = "numpy"
         """Of the arrays that came in: ``numpy``, ``torch`` or ``jax``; torch where kinds are mixed."""
         self.given = 0
@@ -96,6 +98,11 @@ class Arrays:
     def modified(self) -> bool:
         """Whether the kernel wrote to an argument."""
         return any(one.modified for one in self._arguments())
+
+    @property
+    def written(self) -> tuple[str, ...]:
+        """Names of the arguments that the kernel wrote to."""
+        return tuple(one.name for one in self._arguments() if one.modified)
 
     def _arguments(self) -> Iterator[Argument]:
         return (argument for _, argument in self._taken.values())
@@ -177,7 +184,8 @@ class Arrays:
         if not isinstance(tensor, NkiTensor):
             return tensor
         self.given += 1
-        _require_output(tensor, where)
+        if self.complete:
+            _require_output(tensor, where)
         if tensor.storage.data is None:
             return Shape(tensor.shape, tensor.dtype)
         held = tensor.array()

@@ -42,6 +42,8 @@ class Options:
         trip_counts: iterations of loops whose bounds are not known without values.
         sink: is given every instruction of every core.
         default_chip: whether the chip was chosen for want of another choice.
+        iterations: trace only so many iterations of outermost affine loops, for extrapolation; outputs are then not
+            wholly written, and nothing is said about that.
     """
 
     generation: Generation
@@ -52,6 +54,7 @@ class Options:
     trip_counts: Mapping[str, int] | None = None
     sink: Callable[[int, Instruction], None] | None = None
     default_chip: bool = False
+    iterations: int | None = None
 
 
 def options_from_environment(

@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from twintrack.errors import KernelError
-from twintrack.neuroncore.emulator.core import Checks, Core
+from twintrack.neuroncore.emulator.core import Checks, Core, Shortened
 from twintrack.neuroncore.emulator.hazards import Hazards
 from twintrack.neuroncore.emulator.machine import Machine
 from twintrack.neuroncore.isa.instruction import Instruction
@@ -161,7 +161,7 @@ class _Taken:
         kwargs: dict[str, Any],
         options: Options,
     ) -> None:
-        self.arrays = Arrays(values=options.values)
+        self.arrays = Arrays(values=options.values, complete=options.iterations is None)
         names = _names(function)
         self.args = [
             self.arrays.take(value, names[at] if at < len(names) else f"argument {at}")
@@ -239,7 +239,7 @@ def _core(
     lane = rank * programs + program
     sink = None if options.sink is None else partial(options.sink, lane)
     search: tuple[Observer, ...] = (hazards[lane // at_once],) if hazards else ()
-    return Core(
+    core = Core(
         options.generation,
         values=options.values,
         checks=options.checks,
@@ -249,6 +249,9 @@ def _core(
         trip_counts=options.trip_counts,
         program=program,
     )
+    if options.iterations is not None:
+        core.shortened = Shortened(options.iterations)
+    return core
 
 
 def _tensor(core: Core, value: Any, region: MemoryRegion) -> Any:

@@ -29,7 +29,7 @@ from twintrack.neuroncore.memory.view import View
 if TYPE_CHECKING:
     from twintrack.neuroncore.emulator.machine import Machine
 
-__all__ = ["Checks", "Core"]
+__all__ = ["Checks", "Core", "Shortened"]
 
 Array = npt.NDArray[Any]
 Observer = Callable[["Core", Instruction], None]
@@ -45,6 +45,20 @@ class Checks(StrEnum):
     """Everything but the search for accesses that nothing orders."""
     ALL = "all"
     """Everything."""
+
+
+class Shortened:
+    """Outermost affine loops of which only the first iterations run, so that the rest can be extrapolated.
+
+    Args:
+        most: iterations that run.
+    """
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self.loops: list[tuple[int, list[int]]] = []
+        """Per loop that was shortened: iterations that it has, and the count of instructions at the start of each that
+        ran and at the end of the last."""
 
 
 class Core:
@@ -86,6 +100,8 @@ class Core:
         self.program = program
         self.rank = 0
         """Among the ranks that run at once; set by the machine."""
+        self.shortened: Shortened | None = None
+        """Where only the first iterations of outermost affine loops are to be traced."""
         self.loops: list[LoopFrame] = []
         """Every NKI loop that is running, the outermost first."""
         self.started = 0

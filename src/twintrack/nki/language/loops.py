@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
 from twintrack.errors import KernelError
-from twintrack.neuroncore.emulator.core import Core
+from twintrack.neuroncore.emulator.core import Core, Shortened
 from twintrack.neuroncore.isa.instruction import Instruction, LoopFrame, Register
 from twintrack.nki.context import current_core, is_running
 from twintrack.nki.isa.issue import author_error
@@ -43,7 +43,12 @@ class LoopRange:
         self.numbers = numbers
 
     def __iter__(self) -> Iterator[int]:
-        return _counted(current_core(), self.kind, self.numbers) if is_running() else iter(self.numbers)
+        if not is_running():
+            return iter(self.numbers)
+        core = current_core()
+        if core.shortened is not None and self.kind == "affine" and not core.loops:
+            return _shortened(core, core.shortened, self.numbers)
+        return _counted(core, self.kind, self.numbers)
 
     def __len__(self) -> int:
         return len(self.numbers)
@@ -75,6 +80,19 @@ def _counted(core: Core, kind: str, numbers: Iterable[int]) -> Iterator[int]:
             yield number
     finally:
         loops[:] = [frame for frame in loops if frame.loop != loop]
+
+
+def _shortened(core: Core, shortened: Shortened, numbers: range) -> Iterator[int]:
+    """The first iterations of an outermost affine loop; notes how many there are, and where each begins."""
+    if len(numbers) <= shortened.most:
+        yield from _counted(core, "affine", numbers)
+        return
+    starts: list[int] = []
+    shortened.loops.append((len(numbers), starts))
+    for number in _counted(core, "affine", numbers[: shortened.most]):
+        starts.append(core.count)
+        yield number
+    starts.append(core.count)
 
 
 def _unrolled(kind: str, start: object, stop: object, step: object) -> LoopRange:
