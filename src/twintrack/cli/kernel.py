@@ -11,12 +11,14 @@ import click
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from twintrack.nki.kernel import Options
+    from twintrack.nki.kernel import Kernel, Options
     from twintrack.nki.launch import Launch
+    from twintrack.nki.lint.records import Finding
 
 __all__ = ["command"]
 
 _CHIPS = ("trn1", "trn2", "trn3")
+_MOST_SHOWN = 10
 
 
 @click.group("kernel")
@@ -36,7 +38,11 @@ def _common(function: Any) -> Any:
             "--set", "settings", multiple=True, metavar="NAME=VALUE", help="Another argument, as JSON."
         ),
         click.option("--chip", type=click.Choice(_CHIPS), help="Whose NeuronCore; trn2 by default."),
-        click.option("--lnc", type=click.IntRange(1, 2), default=1, show_default=True, help="Cores at once."),
+        click.option(
+            "--lnc",
+            type=click.Choice(("1", "2")),
+            help="Cores at once: 2 is LNC2, from trn2 on; 1 by default, or the kernel's own grid.",
+        ),
         click.option(
             "--check",
             type=click.Choice(("off", "fast", "all")),
@@ -65,7 +71,7 @@ def run(
     inputs: Path | None,
     settings: tuple[str, ...],
     chip: str | None,
-    lnc: int,
+    lnc: str | None,
     check: str,
     strict: bool,
     sdk: str | None,
@@ -75,14 +81,16 @@ def run(
 
     Values are those of a NeuronCore; a mistake is one line that names the place in the kernel, and exit code 2.
     """
-    from twintrack.nki.files import write_arrays
+    from twintrack.nki.files import named_arrays, write_arrays
 
-    launch = _launch(target, inputs, (), settings, _options(chip, check, strict), lnc, sdk)
-    shown = write_arrays(out, launch.result) if out is not None else {}
+    launch, given = _launch(target, inputs, (), settings, chip, lnc, sdk, check=check, strict=strict)
+    found = named_arrays(launch.result) or {name: given[name] for name in launch.written if name in given}
+    if out is not None:
+        write_arrays(out, found)
     for line in _told(launch, check):
         click.echo(line)
-    for name, value in shown.items():
-        click.echo(f"{name}: {value.dtype.name} {list(value.shape)} in {out}")
+    for name, value in found.items():
+        click.echo(f"{name}: {value.dtype.name} {list(value.shape)}" + (f" in {out}" if out else ""))
 
 
 @command.command("disasm")
@@ -102,7 +110,7 @@ def disasm(
     shapes: tuple[str, ...],
     settings: tuple[str, ...],
     chip: str | None,
-    lnc: int,
+    lnc: str | None,
     check: str,
     strict: bool,
     sdk: str | None,
@@ -112,43 +120,61 @@ def disasm(
 
     With --shape nothing is computed: the kernel is traced on shapes alone.
     """
-    from dataclasses import replace
-
     from twintrack.neuroncore.isa.disassembly import disassemble
     from twintrack.neuroncore.isa.stream import Stream
     from twintrack.neuroncore.isa.stream_file import to_lines
 
-    options = _options(chip, check, strict)
-    stream = Stream(options.generation.chip)
-    options = replace(options, sink=stream.keep, values=not shapes)
-    _launch(target, inputs, shapes, settings, options, lnc, sdk)
+    stream = Stream("")
+    launch, _ = _launch(
+        target,
+        inputs,
+        shapes,
+        settings,
+        chip,
+        lnc,
+        sdk,
+        check=check,
+        strict=strict,
+        sink=stream.keep,
+        values=not shapes,
+    )
+    stream.chip = launch.cores[0].generation.chip
     for line in to_lines(stream) if as_json else disassemble(stream):
         click.echo(line)
 
 
 @command.command("lint")
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option("--sdk", default="2.32", show_default=True, help="SDK version whose rules hold.")
-def lint(files: tuple[Path, ...], sdk: str) -> None:
-    """Find Python that the NKI compiler refuses in the kernels of FILES; exit code 2 where there is any."""
+@click.option(
+    "--sdk", help="SDK version whose rules and names hold; without it the newest, names not looked at."
+)
+def lint(files: tuple[Path, ...], sdk: str | None) -> None:
+    """Find Python that the NKI compiler refuses in the kernels of FILES; exit code 2 where there is any.
+
+    With --sdk names of nki that this version does not document are found too, anywhere in the files.
+    """
     from twintrack.errors import KernelError
+    from twintrack.nki.lint.check import NEWEST
 
     found = [finding for path in files for finding in _findings(path, sdk)]
     for finding in found:
         click.echo(str(finding))
     if found:
         raise KernelError(
-            "kernels that the NKI compiler takes",
-            found=f"{len(found)} places that it refuses",
-            where=", ".join(str(path) for path in files),
-            remedy="mend the lines above",
+            f"kernels that the NKI compiler of {sdk or NEWEST} takes",
+            found="1 place that it refuses" if len(found) == 1 else f"{len(found)} places that it refuses",
+            where=str(files[0]) if len(files) == 1 else f"{len(files)} files",
+            remedy="mend what is listed",
         )
-    click.echo(f"{len(files)} files: nothing that the NKI compiler of {sdk} refuses")
+    counted = "1 file" if len(files) == 1 else f"{len(files)} files"
+    click.echo(f"{counted}: nothing that the NKI compiler of {sdk or NEWEST} is documented to refuse")
 
 
-def _findings(path: Path, sdk: str) -> Sequence[Any]:
+def _findings(path: Path, sdk: str | None) -> Sequence[Finding]:
+    """Python that the compiler refuses and, where a version is named, names that it does not document."""
     from twintrack.errors import UserError
-    from twintrack.nki.lint import check_source
+    from twintrack.nki.lint.check import NEWEST, check_source
+    from twintrack.nki.lint.names import undocumented_names
 
     try:
         source = path.read_text(encoding="utf-8")
@@ -156,19 +182,10 @@ def _findings(path: Path, sdk: str) -> Sequence[Any]:
         raise UserError(
             "a Python file", found=str(error), where=str(path), remedy="name a .py file"
         ) from error
-    return check_source(source, str(path), sdk=sdk)
-
-
-def _options(chip: str | None, check: str, strict: bool) -> Options:
-    from dataclasses import replace
-
-    from twintrack.neuroncore.emulator.core import Checks
-    from twintrack.nki.kernel import options_from_environment
-
-    options = options_from_environment(chip=chip)
-    if options.default_chip:
-        click.echo("chip: trn2, as none was named", err=True)
-    return replace(options, checks=Checks(check), strict=strict)
+    names = () if sdk is None else undocumented_names(source, str(path), sdk=sdk)
+    return sorted(
+        [*check_source(source, str(path), sdk=sdk or NEWEST), *names], key=lambda one: (one.line, one.column)
+    )
 
 
 def _launch(
@@ -176,32 +193,67 @@ def _launch(
     inputs: Path | None,
     shapes: tuple[str, ...],
     settings: tuple[str, ...],
-    options: Options,
-    lnc: int,
+    chip: str | None,
+    lnc: str | None,
     sdk: str | None,
-) -> Launch:
-    from twintrack.errors import KernelError
-    from twintrack.nki.files import arguments_of, load_kernel, parse_shape, read_arrays
+    **changes: Any,
+) -> tuple[Launch, dict[str, Any]]:
+    """Run a kernel; what it did, and the arguments that it was given."""
+    from twintrack.nki.arrays import Shape
+    from twintrack.nki.files import arguments_of, load_kernel, parse_shape, read_arrays, running_kernel
     from twintrack.nki.launch import launch
 
     if sdk is not None:
-        path = Path(target.rpartition(":")[0])
-        if path.is_file() and (found := _findings(path, sdk)):
-            raise KernelError(
-                f"a kernel that the NKI compiler of {sdk} takes",
-                found=f"{found[0]}" + (f" (and {len(found) - 1} more)" if len(found) > 1 else ""),
-                where=str(path),
-                remedy="see twintrack kernel lint",
-            )
+        _require_documented(Path(target.rpartition(":")[0]), sdk)
     kernel = load_kernel(target)
+    options = _options(kernel, chip, **changes)
+    grid = kernel.grid if lnc is None else (int(lnc),) if lnc == "2" else ()
+    if lnc == "2" and options.generation.number < 3:
+        raise click.UsageError(f"--lnc 2 needs trn2 or newer, found {options.generation.chip}")
     arrays: dict[str, Any] = {} if inputs is None else dict(read_arrays(inputs))
     if not options.values:
-        from twintrack.nki.arrays import Shape
-
         arrays = {name: Shape(value.shape, value.dtype) for name, value in arrays.items()}
         arrays.update(parse_shape(text) for text in shapes)
     given = arguments_of(kernel.function, arrays, dict(_setting(text) for text in settings))
-    return launch(kernel.function, (lnc,) if lnc > 1 else (), (), given, options)
+    with running_kernel(target):
+        return launch(kernel.function, grid, (), given, options, kernel.schedule), given
+
+
+def _require_documented(path: Path, sdk: str) -> None:
+    from twintrack.errors import KernelError
+
+    found = _findings(path, sdk) if path.is_file() else ()
+    if found:
+        first = found[0]
+        more = f"; {len(found) - 1} more: see twintrack kernel lint --sdk {sdk}" if len(found) > 1 else ""
+        raise KernelError(
+            first.rule.required,
+            found=first.found,
+            where=f"{path}:{first.line}",
+            remedy=f"{first.rule.remedy} [{first.rule.name}]{more}",
+        )
+
+
+def _options(kernel: Kernel, chip: str | None, *, check: str, strict: bool, **changes: Any) -> Options:
+    """How the kernel is run: on the chip that its decorator, ``--chip`` or the environment names, in this order."""
+    from dataclasses import replace
+
+    from twintrack.errors import KernelError
+    from twintrack.neuroncore.emulator.core import Checks
+    from twintrack.neuroncore.memory.generation import GENERATIONS
+    from twintrack.nki.kernel import options_from_environment
+
+    options = options_from_environment(chip=kernel.chip or chip)
+    if chip is not None and GENERATIONS[chip] is not options.generation:
+        raise KernelError(
+            f"--chip {options.generation.chip}, or none, for a kernel whose decorator names that chip",
+            found=f"--chip {chip}",
+            where=getattr(kernel, "__name__", "kernel"),
+            remedy="leave --chip out, or remove platform_target from the decorator",
+        )
+    if options.default_chip:
+        click.echo("chip: trn2, as neither --chip nor NEURON_PLATFORM_TARGET_OVERRIDE names one", err=True)
+    return replace(options, checks=Checks(check), strict=strict, **changes)
 
 
 def _setting(text: str) -> tuple[str, Any]:
@@ -226,9 +278,12 @@ def _told(launch: Launch, check: str) -> list[str]:
         )
         if use.spills:
             lines.append(
-                f"core {core.program}: the compiler would spill {len(use.spills)} tiles, {use.spilled_bytes:,} bytes"
+                f"core {core.program}: the compiler would spill {use.spilled_bytes:,} bytes of "
+                + ("1 tile:" if len(use.spills) == 1 else f"{len(use.spills)} tiles:")
             )
-            lines.extend(f"  {one.buffer!r}" for one in use.spills[:10])
+            lines.extend(f"  {one.buffer!r}" for one in use.spills[:_MOST_SHOWN])
+            if len(use.spills) > _MOST_SHOWN:
+                lines.append(f"  and {len(use.spills) - _MOST_SHOWN} more")
     if check == "off":
-        lines.append("checks were off: nothing was looked for")
+        lines.append("checks were off: no mistake was looked for")
     return lines

@@ -7,6 +7,7 @@ code is kept. A mistake of a kernel ends in one line and exit code 2; ``--traceb
 from __future__ import annotations
 
 import argparse
+import logging
 import runpy
 import sys
 import traceback
@@ -34,7 +35,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     script: Path = options.script
     try:
         _refuse_what_is_no_file(script)
-        with installed(), simulator_requested(), _command_line(script, options.arguments):
+        with (
+            installed(),
+            simulator_requested(),
+            _command_line(script, options.arguments),
+            _said_once(logging.getLogger("twintrack.nki")),
+        ):
             runpy.run_path(str(script), run_name="__main__")
     except UserError as mistake:
         if options.traceback:
@@ -66,6 +72,36 @@ def _refuse_what_is_no_file(script: Path) -> None:
             where=str(script),
             remedy="name the script to run",
         )
+
+
+class _Once(logging.Handler):
+    """Writes each message once, as a script may run a kernel many times."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.INFO)
+        self._said: set[str] = set()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write it to standard error, if it is new."""
+        text = record.getMessage()
+        if text not in self._said:
+            self._said.add(text)
+            sys.stderr.write(f"twintrack.nki: {text}\n")
+
+
+@contextmanager
+def _said_once(logger: logging.Logger) -> Iterator[None]:
+    """What running kernels log, such as which chip was taken for want of a choice, is written to standard error."""
+    handler, level, propagate = _Once(), logger.level, logger.propagate
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    logger.propagate = False
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(level)
+        logger.propagate = propagate
 
 
 @contextmanager

@@ -9,9 +9,14 @@ from __future__ import annotations
 import importlib.util
 import inspect
 import io
+import struct
 import sys
+import tokenize
+import traceback
 import zipfile
-from collections.abc import Callable, Mapping
+import zlib
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -25,9 +30,35 @@ from twintrack.nki.installing import installed
 from twintrack.nki.kernel import Kernel
 from twintrack.storage import FileSystem, LocalFileSystem, write_bytes_atomic
 
-__all__ = ["arguments_of", "load_kernel", "parse_shape", "read_arrays", "write_arrays"]
+__all__ = [
+    "arguments_of",
+    "load_kernel",
+    "named_arrays",
+    "parse_shape",
+    "read_arrays",
+    "running_kernel",
+    "write_arrays",
+]
 
 Array = npt.NDArray[Any]
+_PACKAGE = Path(__file__).resolve().parents[1]
+_DAMAGE = (
+    OSError,
+    ValueError,
+    KeyError,
+    EOFError,
+    SyntaxError,
+    MemoryError,
+    NotImplementedError,
+    OverflowError,
+    RuntimeError,
+    TypeError,
+    struct.error,
+    tokenize.TokenError,
+    zipfile.BadZipFile,
+    zlib.error,
+)
+"""What NumPy and the zip reader raise for a file that is none, or damaged."""
 
 
 def load_kernel(target: str) -> Kernel:
@@ -70,18 +101,59 @@ def _import(path: Path) -> Any:
     try:
         with installed():
             spec.loader.exec_module(module)
-    except KernelError:
+    except UserError:
         raise
-    except (ImportError, SyntaxError, NameError, AttributeError, TypeError, ValueError) as error:
+    except (Exception, SystemExit) as error:
         raise UserError(
             "a file that can be imported",
-            found=f"{type(error).__name__}: {error}",
-            where=str(path),
+            found=_shown(error),
+            where=_place(error, path) or str(path),
             remedy="run it with Python to see where it fails",
         ) from error
     finally:
         sys.path[:] = before
     return module
+
+
+@contextmanager
+def running_kernel(target: str) -> Iterator[None]:
+    """Python errors that a kernel's own code raises are its author's mistakes; others pass.
+
+    Args:
+        target: ``FILE.py:NAME`` of the kernel.
+
+    Raises:
+        KernelError: in their place, at the line of the kernel.
+    """
+    try:
+        yield
+    except UserError:
+        raise
+    except Exception as error:
+        place = _place(error, Path(target.rpartition(":")[0]))
+        if place is None:
+            raise
+        raise KernelError(
+            "a kernel that runs",
+            found=_shown(error),
+            where=place,
+            remedy="mend it; python -m twintrack.nki shows a script's whole traceback",
+        ) from error
+
+
+def _shown(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}"[:200]
+
+
+def _place(error: BaseException, path: Path) -> str | None:
+    """``file:line`` where the error came from, if that is not inside this package or the standard library's loader."""
+    if isinstance(error, SyntaxError) and error.filename:
+        return f"{error.filename}:{error.lineno}"
+    frames = traceback.extract_tb(error.__traceback__)
+    if not frames or Path(frames[-1].filename).is_relative_to(_PACKAGE):
+        return None
+    wanted = [one for one in frames if Path(one.filename) in (path, path.resolve())]
+    return f"{wanted[-1].filename}:{wanted[-1].lineno}" if wanted else None
 
 
 def read_arrays(path: Path) -> dict[str, Array]:
@@ -94,8 +166,11 @@ def read_arrays(path: Path) -> dict[str, Array]:
         with np.load(path, allow_pickle=False) as loaded:
             if isinstance(loaded, np.ndarray):
                 raise ValueError("one array (.npy)")
-            return dict(_typed(key, loaded[key]) for key in loaded.files)
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, SyntaxError) as error:
+            found = [_typed(key, loaded[key]) for key in loaded.files]
+            if len(dict(found)) < len(found):
+                raise ValueError("a name twice, with and without a type")
+            return dict(found)
+    except _DAMAGE as error:
         raise UserError(
             "an .npz file of arrays",
             found=f"{type(error).__name__}: {error}"[:160],
@@ -113,16 +188,16 @@ def _typed(key: str, value: Array) -> tuple[str, Array]:
 
 
 def write_arrays(path: Path, result: Any, fs: FileSystem | None = None) -> dict[str, Array]:
-    """Write what a kernel returned as ``out0``, ``out1``, ... (or by its own keys); what was written.
+    """Write what a kernel returned; what was written, by ``named_arrays``.
 
     Raises:
         UserError: if it holds no arrays.
         StorageError: if the file cannot be written.
     """
-    arrays = _named(result)
+    arrays = named_arrays(result)
     if not arrays:
         raise UserError(
-            "a kernel that returns arrays",
+            "a kernel that returns arrays, or writes to an argument",
             found=type(result).__name__,
             where="result",
             remedy="return a tensor",
@@ -139,14 +214,27 @@ def write_arrays(path: Path, result: Any, fs: FileSystem | None = None) -> dict[
     return arrays
 
 
-def _named(result: Any) -> dict[str, Array]:
+def named_arrays(result: Any) -> dict[str, Array]:
+    """The arrays in what a kernel returned: ``out0``, ``out1``, ..., or the keys of a dictionary.
+
+    Deeper ones are named by their place: ``out1.0``, ``state.m``. Values that are no arrays are left out.
+    """
     if isinstance(result, np.ndarray):
         return {"out0": result}
+    items: list[tuple[str, Any]] = []
     if isinstance(result, Mapping):
-        return {str(key): value for key, value in result.items() if isinstance(value, np.ndarray)}
-    if isinstance(result, tuple | list):
-        return {f"out{at}": value for at, value in enumerate(result) if isinstance(value, np.ndarray)}
-    return {}
+        items = [(str(key), value) for key, value in result.items()]
+    elif isinstance(result, tuple | list):
+        items = [(f"out{at}", value) for at, value in enumerate(result)]
+    found: dict[str, Array] = {}
+    for name, value in items:
+        if isinstance(value, np.ndarray):
+            found[name] = value
+        else:
+            found.update(
+                {f"{name}.{deeper.removeprefix('out')}": one for deeper, one in named_arrays(value).items()}
+            )
+    return found
 
 
 def parse_shape(text: str) -> tuple[str, Shape]:

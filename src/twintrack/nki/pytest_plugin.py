@@ -7,6 +7,7 @@ loaded; both are undone when pytest ends. It works in the workers of pytest-xdis
 from __future__ import annotations
 
 import importlib
+import os
 from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Protocol
@@ -35,7 +36,11 @@ def pytest_configure(config: _Config) -> None:
 
 def pytest_report_header() -> str:
     """Say on top of the report what the kernels run on."""
-    return "nki: kernels run on the software NeuronCore of twintrack"
+    chip = (
+        os.environ.get("NEURON_PLATFORM_TARGET_OVERRIDE")
+        or "trn2, as NEURON_PLATFORM_TARGET_OVERRIDE names none"
+    )
+    return f"nki: kernels run on the software NeuronCore of twintrack ({chip})"
 
 
 def _install(config: _Config) -> None:
