@@ -26,12 +26,8 @@ __all__ = ["Indirect", "Limit", "is_advanced", "select"]
 class Indirect(NamedTuple):
     """An index that a tile holds, plus an index expression: ``offsets[0, k] + nl.arange(512)[None, :]``."""
 
-    index: NkiTensor
+    tile: NkiTensor
     expression: Affine
-
-    def plus(self, other: Affine | int) -> Indirect:
-        """The same, moved."""
-        return Indirect(self.index, self.expression + other)
 
 
 class Limit(NamedTuple):
@@ -58,7 +54,11 @@ def is_advanced(tensor: NkiTensor, keys: tuple[Any, ...]) -> bool:
     for dim, one in enumerate(keys):
         if isinstance(one, Affine | NkiTensor | Indirect):
             return True
-        if isinstance(one, slice | DynamicSlice) and dim < tensor.ndim and not any(key is Ellipsis for key in keys):
+        if (
+            isinstance(one, slice | DynamicSlice)
+            and dim < tensor.ndim
+            and not any(key is Ellipsis for key in keys)
+        ):
             start, stop, _ = _span(one, tensor.shape[dim])
             if stop > tensor.shape[dim] or start < 0:
                 return True
@@ -111,9 +111,7 @@ def select(tensor: Tile, keys: tuple[Any, ...]) -> Tile:
     return made
 
 
-def _expressions(
-    tensor: Tile, keys: tuple[Any, ...]
-) -> tuple[list[Affine], tuple[int, NkiTensor] | None]:
+def _expressions(tensor: Tile, keys: tuple[Any, ...]) -> tuple[list[Affine], tuple[int, NkiTensor] | None]:
     """Every dimension's index as an expression over the view's axes; and the dimension that a tile indexes."""
     found: list[Affine | slice | DynamicSlice] = []
     indirect: tuple[int, NkiTensor] | None = None
@@ -121,7 +119,7 @@ def _expressions(
         if isinstance(one, NkiTensor | Indirect):
             if indirect is not None or tensor.dynamic is not None:
                 raise tensor_error(tensor, "one dimension indexed by a tile", "two", "copy it in between")
-            held = one.index if isinstance(one, Indirect) else one
+            held = one.tile if isinstance(one, Indirect) else one
             indirect = (dim, held)
             if isinstance(one, Indirect):
                 found.append(one.expression)
@@ -180,9 +178,7 @@ def _broadcast(tensor: Tile, shapes: list[tuple[int, ...]]) -> tuple[int, ...]:
         ) from None
 
 
-def _pattern(
-    tensor: Tile, expressions: list[Affine]
-) -> tuple[tuple[int, ...], tuple[int, ...], int]:
+def _pattern(tensor: Tile, expressions: list[Affine]) -> tuple[tuple[int, ...], tuple[int, ...], int]:
     rank = max((one.ndim for one in expressions), default=0)
     shape = _broadcast(tensor, [one.shape for one in expressions])
     strides = [0] * rank

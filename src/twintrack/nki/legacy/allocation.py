@@ -82,7 +82,7 @@ def modulo(base: int, tiles: Any, scale: int) -> Callable[[Index], int]:
                 f"{sizes}",
                 "give one per block dimension, or none",
             )
-        place = sum(
+        place: int = sum(
             (at % size) * math.prod(sizes[dim + 1 :])
             for dim, (at, size) in enumerate(zip(index, sizes, strict=True))
         )

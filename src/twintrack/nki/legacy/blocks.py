@@ -109,7 +109,9 @@ class Blocks(NKIObject):
             return
         if isinstance(value, Blocks):
             if value._blocks != target._blocks:
-                raise author_error(f"blocks {list(target._blocks)}", f"{list(value._blocks)}", "index them alike")
+                raise author_error(
+                    f"blocks {list(target._blocks)}", f"{list(value._blocks)}", "index them alike"
+                )
             for at, tile in target._tiles.items():
                 if tile is not value._tiles[at]:
                     assign(tile, value._tiles[at])
@@ -135,5 +137,7 @@ class Blocks(NKIObject):
             if 0 <= at < size:
                 return range(at, at + 1), False
         raise author_error(
-            f"an integer inside the {size} blocks of dimension {dim}", f"{one!r}", "index blocks with loop variables"
+            f"an integer inside the {size} blocks of dimension {dim}",
+            f"{one!r}",
+            "index blocks with loop variables",
         )

@@ -130,5 +130,8 @@ def repeated(function: str, tile: Tile, shape: tuple[int, ...]) -> Tile:
         )
     if found.storage.buffer.on_chip and found.shape[0] != shape[0]:
         found = Tile.of(matrix.broadcast_to(reachable(found), (shape[0], *found.shape[1:])))
-    strides = [step if have == want else 0 for step, have, want in zip(found.strides, found.shape, shape, strict=True)]
+    strides = [
+        step if have == want else 0
+        for step, have, want in zip(found.strides, found.shape, shape, strict=True)
+    ]
     return found._view(shape, tuple(strides), found.offset, found.dynamic)

@@ -60,9 +60,7 @@ def _result_type(op: str, x: Any, y: Any, dtype: Any) -> DType:
     return promoted(*kinds)
 
 
-def binary(
-    op: str, x: Any, y: Any, dtype: Any = None, mask: Any = None, target: Tile | None = None
-) -> Tile:
+def binary(op: str, x: Any, y: Any, dtype: Any = None, mask: Any = None, target: Tile | None = None) -> Tile:
     """``x <op> y``.
 
     Args:
@@ -78,13 +76,20 @@ def binary(
     """
     function = f"nl.{op}"
     x, y = (
-        on_chip(function, name, one) if isinstance(one, NkiTensor) else one for name, one in (("x", x), ("y", y))
+        on_chip(function, name, one) if isinstance(one, NkiTensor) else one
+        for name, one in (("x", x), ("y", y))
     )
     shape = common_shape(function, [one.shape for one in (x, y) if isinstance(one, Tile)])
     dst = target if target is not None else fresh(shape, _result_type(op, x, y, dtype))
     if target is not None and target.shape != shape:
         raise author_error(f"a result of shape {list(target.shape)}", f"{list(shape)}", "slice them alike")
-    over(mask, shape, [dst, *_operands(function, op, x, y, shape)], _issuer(op), None if target is not None else dst)
+    over(
+        mask,
+        shape,
+        [dst, *_operands(function, op, x, y, shape)],
+        _issuer(op),
+        None if target is not None else dst,
+    )
     return dst
 
 

@@ -95,16 +95,16 @@ class Affine:
     __radd__ = __add__
 
     def __neg__(self) -> Affine:
-        return self * -1
+        return Affine(self.shape, tuple([-step for step in self.coefs]), -self.const)
 
     def __sub__(self, other: Any) -> Affine:
         if isinstance(other, Affine):
-            return self + other * -1
+            return self + -other
         number = _whole(other)
         return NotImplemented if number is None else self + -number
 
     def __rsub__(self, other: Any) -> Affine:
-        return self * -1 + other
+        return (-self).__add__(other)
 
     def __mul__(self, other: Any) -> Affine:
         number = _whole(other)

@@ -6,14 +6,10 @@ are those of the current dialect.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
-import numpy as np
+import ml_dtypes
 
-
-
-from twintrack.neuroncore.memory.dtypes import DTYPES
 from twintrack.nki import language as current
 from twintrack.nki.isa.issue import author_error
 from twintrack.nki.language.constants import (
@@ -37,7 +33,6 @@ from twintrack.nki.language.constants import (
     uint16,
     uint32,
 )
-from twintrack.nki.language.operators import operator
 from twintrack.nki.legacy.blocks import ParDim as par_dim
 from twintrack.nki.legacy.creation import (
     empty_like,
@@ -50,7 +45,7 @@ from twintrack.nki.legacy.creation import (
     zeros,
     zeros_like,
 )
-from twintrack.nki.legacy.elementwise import binary, lifted, where
+from twintrack.nki.legacy.elementwise import lifted, where
 from twintrack.nki.legacy.grid import (
     affine_range,
     nc,
@@ -62,6 +57,7 @@ from twintrack.nki.legacy.grid import (
     static_range,
 )
 from twintrack.nki.legacy.indexing import Affine, Grid, arange, ds, mgrid
+from twintrack.nki.legacy.limits import bfp16, fp32
 from twintrack.nki.legacy.memory import (
     atomic_rmw,
     broadcast_to,
@@ -73,6 +69,62 @@ from twintrack.nki.legacy.memory import (
     static_cast,
     store,
     transpose,
+)
+from twintrack.nki.legacy.operations import (
+    abs,
+    add,
+    arctan,
+    bitwise_and,
+    bitwise_or,
+    bitwise_xor,
+    ceil,
+    cos,
+    divide,
+    equal,
+    erf,
+    erf_dx,
+    exp,
+    floor,
+    fmod,
+    gelu,
+    gelu_apprx_sigmoid,
+    gelu_apprx_tanh,
+    gelu_dx,
+    greater,
+    greater_equal,
+    invert,
+    left_shift,
+    less,
+    less_equal,
+    log,
+    logical_and,
+    logical_not,
+    logical_or,
+    logical_xor,
+    maximum,
+    minimum,
+    mish,
+    mod,
+    multiply,
+    negative,
+    not_equal,
+    power,
+    reciprocal,
+    relu,
+    right_shift,
+    rsqrt,
+    sigmoid,
+    sign,
+    silu,
+    silu_dx,
+    sin,
+    softplus,
+    sqrt,
+    square,
+    subtract,
+    tan,
+    tanh,
+    trunc,
 )
 from twintrack.nki.legacy.products import loop_reduce, matmul
 from twintrack.nki.legacy.reductions import all, max, mean, min, prod, rms_norm, softmax, sum, var
@@ -110,10 +162,10 @@ __all__ = [
     "exp",
     "expand_dims",
     "finfo",
-    "float16",
-    "float32",
     "float8_e4m3",
     "float8_e5m2",
+    "float16",
+    "float32",
     "floor",
     "fmod",
     "fp32",
@@ -128,9 +180,9 @@ __all__ = [
     "greater",
     "greater_equal",
     "hbm",
+    "int8",
     "int16",
     "int32",
-    "int8",
     "invert",
     "left_shift",
     "less",
@@ -199,9 +251,9 @@ __all__ = [
     "tile_size",
     "transpose",
     "trunc",
+    "uint8",
     "uint16",
     "uint32",
-    "uint8",
     "var",
     "where",
     "zeros",
@@ -209,110 +261,9 @@ __all__ = [
 ]
 
 
-def _binary(name: str) -> Callable[..., Tile]:
-    @operator(name)
-    def operation(x: Any, y: Any, *, dtype: Any = None, mask: Any = None) -> Tile:
-        return binary(name, x, y, dtype, mask)
-
-    operation.__name__ = operation.__qualname__ = name
-    operation.__doc__ = f"``x {name} y``, element by element; see ``legacy.elementwise.binary``."
-    return operation
-
-
-def _unary(name: str) -> Callable[..., Tile]:
-    function: Callable[..., NkiTensor] = getattr(current, name)
-
-    @operator(getattr(function, "nki_op", name))
-    def operation(x: Any, *, dtype: Any = None, mask: Any = None) -> Tile:
-        tile = on_chip(f"nl.{name}", "x", x)
-        kind = kind_of(dtype, DTYPES["bool"] if name == "logical_not" else tile.dtype)
-        return lifted(lambda part: function(part, kind), mask, [tile], tile.shape, dtype=kind)
-
-    operation.__name__ = operation.__qualname__ = name
-    operation.__doc__ = f"``{name}`` of every element; see the current ``nl.{name}``."
-    return operation
-
-
-add = _binary("add")
-subtract = _binary("subtract")
-multiply = _binary("multiply")
-divide = _binary("divide")
-maximum = _binary("maximum")
-minimum = _binary("minimum")
-power = _binary("power")
-mod = _binary("mod")
-fmod = _binary("fmod")
-equal = _binary("equal")
-not_equal = _binary("not_equal")
-less = _binary("less")
-less_equal = _binary("less_equal")
-greater = _binary("greater")
-greater_equal = _binary("greater_equal")
-logical_and = _binary("logical_and")
-logical_or = _binary("logical_or")
-logical_xor = _binary("logical_xor")
-bitwise_and = _binary("bitwise_and")
-bitwise_or = _binary("bitwise_or")
-bitwise_xor = _binary("bitwise_xor")
-left_shift = _binary("left_shift")
-right_shift = _binary("right_shift")
-
-abs = _unary("abs")
-arctan = _unary("arctan")
-ceil = _unary("ceil")
-cos = _unary("cos")
-erf = _unary("erf")
-erf_dx = _unary("erf_dx")
-exp = _unary("exp")
-floor = _unary("floor")
-gelu = _unary("gelu")
-gelu_apprx_sigmoid = _unary("gelu_apprx_sigmoid")
-gelu_apprx_tanh = _unary("gelu_apprx_tanh")
-gelu_dx = _unary("gelu_dx")
-invert = _unary("invert")
-log = _unary("log")
-logical_not = _unary("logical_not")
-mish = _unary("mish")
-negative = _unary("negative")
-reciprocal = _unary("reciprocal")
-relu = _unary("relu")
-rsqrt = _unary("rsqrt")
-sigmoid = _unary("sigmoid")
-sign = _unary("sign")
-silu = _unary("silu")
-silu_dx = _unary("silu_dx")
-sin = _unary("sin")
-softplus = _unary("softplus")
-sqrt = _unary("sqrt")
-square = _unary("square")
-tan = _unary("tan")
-tanh = _unary("tanh")
-trunc = _unary("trunc")
-
-
-class fp32:
-    """Limits of float32."""
-
-    min = float(np.finfo(np.float32).min)
-    """The lowest number."""
-    max = float(np.finfo(np.float32).max)
-    """The highest number."""
-
-
-class bfp16:
-    """Limits of bfloat16."""
-
-    min = -3.3895313892515355e38
-    """The lowest number."""
-    max = 3.3895313892515355e38
-    """The highest number."""
-
-
 def finfo(dtype: Any) -> Any:
     """What NumPy's (or ml_dtypes') ``finfo`` tells of a float type."""
-    import ml_dtypes
-
-    return ml_dtypes.finfo(kind_of(dtype, float32).stored)
+    return ml_dtypes.finfo(kind_of(dtype, float32).stored)  # type: ignore[no-untyped-call]
 
 
 def dropout(x: Any, rate: Any, *, dtype: Any = None, mask: Any = None) -> Tile:
@@ -320,7 +271,9 @@ def dropout(x: Any, rate: Any, *, dtype: Any = None, mask: Any = None) -> Tile:
     tile = on_chip("nl.dropout", "x", x)
     kind = kind_of(dtype, tile.dtype)
     chance = on_chip("nl.dropout", "rate", rate) if isinstance(rate, NkiTensor) else rate
-    return lifted(lambda part, p: current.dropout(part, p, kind), mask, [tile, chance], tile.shape, dtype=kind)
+    return lifted(
+        lambda part, p: current.dropout(part, p, kind), mask, [tile, chance], tile.shape, dtype=kind
+    )
 
 
 def random_seed(seed: Any, *, mask: Any = None) -> None:

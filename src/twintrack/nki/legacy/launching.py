@@ -22,8 +22,8 @@ from twintrack.nki.tensor import NkiTensor
 
 __all__ = [
     "BenchmarkResult",
-    "LegacyKernel",
     "Latency",
+    "LegacyKernel",
     "baremetal",
     "benchmark",
     "jit",
@@ -87,9 +87,10 @@ class LegacyKernel(Kernel):
     ) -> None:
         super().__init__(_tiled(function), grid, chip)
         self.plain = function
+        self.title = getattr(function, "__name__", "kernel")
         self.notice = notice
         if notice.startswith("benchmark"):
-            self.benchmark_result = BenchmarkResult(self.__name__)
+            self.benchmark_result = BenchmarkResult(self.title)
 
     def changed(self, function: Callable[..., Any] | None = None, **changes: Any) -> LegacyKernel:
         """The same with another function, grid, chip or notice."""
@@ -113,7 +114,7 @@ class LegacyKernel(Kernel):
         if is_running():
             return self.function(*args, **kwargs)
         if self.notice:
-            sys.stderr.write(f"twintrack: {self.__name__}: {self.notice}\n")
+            sys.stderr.write(f"twintrack: {self.title}: {self.notice}\n")
         return Simulated(self)(*args, **kwargs)
 
 

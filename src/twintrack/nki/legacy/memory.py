@@ -87,14 +87,18 @@ def store(dst: Any, value: Any, *, mask: Any = None, name: str | None = None) ->
 def _store_number(target: Tile, number: Any, name: str | None) -> None:
     rows = target.shape[0]
     if rows > 128:
-        raise author_error("at most 128 rows for a number to nl.store", f"{rows}", "store it per tile of 128 rows")
+        raise author_error(
+            "at most 128 rows for a number to nl.store", f"{rows}", "store it per tile of 128 rows"
+        )
     tile = fresh((rows, math.prod(target.shape[1:])), target.dtype)
     isa.memset(tile, number)
     isa.dma_copy(target, tile, name=name)
 
 
 def _axes(tile: Tile, shape: tuple[int, ...]) -> tuple[int | None, ...]:
-    return tuple([axis if axis < len(shape) and tile.shape[axis] == shape[axis] else None for axis in range(tile.ndim)])
+    return tuple(
+        [axis if axis < len(shape) and tile.shape[axis] == shape[axis] else None for axis in range(tile.ndim)]
+    )
 
 
 def _shaped(tile: Tile, shape: tuple[int, ...]) -> Tile:

@@ -58,7 +58,9 @@ class Product:
         if target.buffer is not MemoryRegion.psum or target.shape != self.shape:
             return False
         found = target.storage.written.touches(target.pattern())
-        self._issue(target, accumulate=True if found else None)  # the first product overwrites what nothing wrote
+        self._issue(
+            target, accumulate=True if found else None
+        )  # the first product overwrites what nothing wrote
         return True
 
     def put_in(self, target: Tile) -> bool:
@@ -102,7 +104,9 @@ class Product:
 def _cut(tile: Tile, rows: tuple[int, int], columns: tuple[int, int]) -> Tile:
     if tile.ndim != 2:
         raise author_error(
-            "operands of two dimensions where nisa.nc_matmul is masked", f"shape {list(tile.shape)}", "slice them"
+            "operands of two dimensions where nisa.nc_matmul is masked",
+            f"shape {list(tile.shape)}",
+            "slice them",
         )
     return tile[slice(*rows), slice(*columns)]
 

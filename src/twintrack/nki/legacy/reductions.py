@@ -25,7 +25,9 @@ def axes_of(function: str, tile: Tile, axis: int | Sequence[int]) -> tuple[int, 
         KernelError: for the partition axis, or one that the tile has not.
     """
     named = axis if isinstance(axis, list | tuple) else (axis,)
-    found = tuple(sorted({int(one) % tile.ndim if -tile.ndim <= int(one) < tile.ndim else -1 for one in named}))
+    found = tuple(
+        sorted({int(one) % tile.ndim if -tile.ndim <= int(one) < tile.ndim else -1 for one in named})
+    )
     if not found or found[0] < 1:
         raise author_error(
             f"free axes, 1 to {tile.ndim - 1}, for {function}",
@@ -71,7 +73,9 @@ def _reduction(name: str, op: str) -> Callable[..., Tile]:
         return _reduced(function, name, x, axis, dtype, mask, keepdims)
 
     reduce.__name__ = reduce.__qualname__ = name
-    reduce.__doc__ = f"``{name}`` along free axes; (P, 1) where nothing else is left. See the current ``nl.{name}``."
+    reduce.__doc__ = (
+        f"``{name}`` along free axes; (P, 1) where nothing else is left. See the current ``nl.{name}``."
+    )
     return reduce
 
 

@@ -11,9 +11,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
-from twintrack.nki.legacy.creation import ignoring_addresses
-
 from twintrack.nki.legacy.compiler import psum, sbuf
+from twintrack.nki.legacy.creation import ignoring_addresses
 
 __all__ = [
     "Directive",

@@ -21,7 +21,9 @@ from twintrack.nki.legacy.isa.compute import *  # noqa: F403 - the module lists 
 from twintrack.nki.legacy.isa.compute import __all__ as _compute
 from twintrack.nki.legacy.isa.move import *  # noqa: F403
 from twintrack.nki.legacy.isa.move import __all__ as _move
-from twintrack.nki.legacy.language import fp32
+from twintrack.nki.legacy.isa.select import *  # noqa: F403
+from twintrack.nki.legacy.isa.select import __all__ as _select
+from twintrack.nki.legacy.limits import fp32
 from twintrack.nki.legacy.products import nc_matmul
 
 dma_engine = engine.dma
@@ -50,3 +52,4 @@ __all__ = [
 ]
 __all__ += _compute
 __all__ += _move
+__all__ += _select

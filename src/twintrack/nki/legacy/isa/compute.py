@@ -129,9 +129,18 @@ def tensor_tensor(
     kind = kind_of(dtype, promoted(left.dtype, right.dtype))
     shape = left.shape if left.size >= right.size else right.shape
     if left.ndim == right.ndim and left.shape != right.shape and left.shape[0] == right.shape[0]:
-        left, right = repeated("nisa.tensor_tensor", left, shape), repeated("nisa.tensor_tensor", right, shape)
+        left, right = (
+            repeated("nisa.tensor_tensor", left, shape),
+            repeated("nisa.tensor_tensor", right, shape),
+        )
     made = fresh(shape, kind)
-    over(mask, shape, [made, left, right], lambda dst, a, b: isa.tensor_tensor(dst, a, b, op, engine, name), made)
+    over(
+        mask,
+        shape,
+        [made, left, right],
+        lambda dst, a, b: isa.tensor_tensor(dst, a, b, op, engine, name),
+        made,
+    )
     return made
 
 
@@ -314,5 +323,11 @@ def _rows(
     """A result of some elements per partition."""
     tile = on_chip(function, "data", data)
     made = fresh((tile.shape[0], columns), kind_of(dtype, tile.dtype))
-    over(mask, tile.shape, [Along(made, (0, None)), tile], lambda dst, part: instruction(dst, part, name=name), made)
+    over(
+        mask,
+        tile.shape,
+        [Along(made, (0, None)), tile],
+        lambda dst, part: instruction(dst, part, name=name),
+        made,
+    )
     return made
