@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from twintrack.neuroncore.memory.generation import Generation
 from twintrack.neuroncore.timing.parameters import Parameters
@@ -49,24 +50,23 @@ class Extrapolated:
     Args:
         timeline: of what was traced.
         seconds: of the whole kernel.
-        factor: by loop, the iterations that each traced one of the steady part stands for, less one.
+        iterations: per loop, traced and total.
+        per_iteration: per loop, seconds of one steady iteration.
     """
 
     timeline: Timeline
     seconds: float
     iterations: tuple[tuple[int, int], ...]
-    """Per loop: traced and total."""
     per_iteration: tuple[float, ...]
-    """Seconds of one steady iteration of each loop."""
 
 
 def is_affine(trace: Trace, loop: Loop) -> bool:
     """Whether every traced iteration but the first is its predecessor moved by a constant."""
-    bodies = [trace.steps[start:end] for start, end in zip(loop.starts, loop.starts[1:], strict=False)]
+    bodies = [trace.steps[start:end] for start, end in pairwise(loop.starts)]
     if len({len(body) for body in bodies}) != 1:
         return False
     moves: list[list[int]] | None = None
-    for before, after in zip(bodies[1:], bodies[2:], strict=False):
+    for before, after in pairwise(bodies[1:]):
         found = _moves(trace, before, after)
         if found is None or (moves is not None and found != moves):
             return False
