@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from twintrack import nki
 from twintrack.errors import KernelError
+from twintrack.neuroncore.emulator.core import Checks
 from twintrack.neuroncore.memory.generation import GENERATIONS
 from twintrack.nki import collectives as cc
 from twintrack.nki import isa as nisa
@@ -205,6 +206,25 @@ def test_eight_ranks_of_two_cores_each_with_its_half():
     inputs = numbers(8)
     for one in run(kernel, inputs, lnc=2):
         np.testing.assert_array_equal(one, reduced("add", inputs))
+
+
+def test_a_collective_orders_what_the_two_cores_of_a_rank_do_before_and_after_it():
+    def kernel(a, ordered):
+        core = nl.program_id(0)
+        rows, others = slice(4 * core, 4 * core + 4), slice(4 - 4 * core, 8 - 4 * core)
+        src, dst, out = (nl.ndarray(a.shape, a.dtype, buffer=nl.shared_hbm) for _ in range(3))
+        nisa.dma_copy(src[rows], a[rows])
+        if ordered:
+            cc.all_reduce([src], [dst], everyone(2), nl.add)
+        else:
+            nisa.dma_copy(dst[rows], a[rows])
+        nisa.dma_copy(out[rows], dst[others] if ordered or core else src[rows])
+        return out
+
+    inputs = numbers(2)
+    found = run(kernel, [(a, True) for a in inputs], lnc=2, checks=Checks.ALL)
+    np.testing.assert_array_equal(found[0], np.roll(reduced("add", inputs), 4, axis=0))
+    refused(kernel, [(a, False) for a in inputs], "core_barrier", lnc=2, checks=Checks.ALL)
 
 
 def test_a_kernel_launched_as_usual_is_rank_0_of_one():

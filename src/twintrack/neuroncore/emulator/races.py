@@ -17,7 +17,22 @@ if TYPE_CHECKING:
 
 __all__ = ["SYNCHRONISE", "SharedRaces"]
 
-SYNCHRONISE = frozenset({"core_barrier", "sendrecv"})
+SYNCHRONISE = frozenset(
+    {
+        "core_barrier",
+        "sendrecv",
+        # both cores of a rank come to a collective before it begins
+        "all_gather",
+        "all_gather_v",
+        "all_reduce",
+        "all_to_all",
+        "all_to_all_v",
+        "collective_permute",
+        "collective_permute_implicit",
+        "collective_permute_implicit_reduce",
+        "reduce_scatter",
+    }
+)
 """Instructions at which the cores meet."""
 
 
