@@ -7,7 +7,7 @@ from typing import Any
 
 from twintrack.neuroncore.memory.dtypes import DTYPES
 from twintrack.nki import language as current
-from twintrack.nki.language.operators import operator
+from twintrack.nki.language.elementwise import operator
 from twintrack.nki.legacy.elementwise import binary, lifted
 from twintrack.nki.legacy.regions import kind_of, on_chip
 from twintrack.nki.legacy.tile import Tile

@@ -8,7 +8,7 @@ from typing import Any
 from twintrack.neuroncore.memory.dtypes import DTYPES
 from twintrack.nki.isa.issue import author_error
 from twintrack.nki.language import reductions as current
-from twintrack.nki.language.operators import operator
+from twintrack.nki.language.elementwise import operator
 from twintrack.nki.legacy.copies import repeated
 from twintrack.nki.legacy.elementwise import lifted
 from twintrack.nki.legacy.regions import kind_of, on_chip

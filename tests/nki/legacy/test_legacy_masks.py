@@ -1,0 +1,144 @@
+"""Masks of the dialect until 2.26: which elements they leave, and what an instruction makes of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from twintrack.errors import KernelError
+from twintrack.nki import legacy as nki
+from twintrack.nki.legacy import language as nl
+from twintrack.nki.legacy.indexing import Predicate
+from twintrack.nki.legacy.masks import regions
+
+_OPS = ["lt", "le", "gt", "ge", "eq"]
+
+
+def _holds(op: str, value: Any) -> Any:
+    return {"lt": value < 0, "le": value <= 0, "gt": value > 0, "ge": value >= 0, "eq": value == 0}[op]
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.tuples(st.integers(1, 6), st.integers(1, 6), st.integers(1, 4)),
+    st.lists(
+        st.tuples(
+            st.sampled_from(_OPS),
+            st.tuples(st.integers(-3, 3), st.integers(-3, 3), st.integers(-3, 3)),
+            st.integers(-8, 8),
+        ),
+        min_size=1,
+        max_size=3,
+    ),
+)
+def test_rectangles_cover_exactly_what_a_mask_leaves(shape: Any, terms: Any) -> None:
+    """Each element once, whatever axes the comparisons concern."""
+    grid = nl.mgrid[tuple(slice(0, size) for size in shape)]
+    mask: Any = True
+    expected = np.ones(shape, bool)
+    places = np.indices(shape)
+    for op, steps, const in terms:
+        expression = (
+            sum((axis * step for axis, step in zip(grid, steps, strict=True)), start=grid[0] * 0) + const
+        )
+        compared = getattr(expression, f"__{op}__")(0)
+        mask = compared & mask
+        expected &= _holds(op, const + sum(step * one for step, one in zip(steps, places, strict=True)))
+    assert isinstance(mask, Predicate)
+    found = np.zeros(shape, int)
+    for region in regions(mask, shape):
+        found[tuple(slice(*span) for span in region)] += 1
+    assert np.array_equal(found, expected.astype(int))
+
+
+def test_a_kernel_for_any_number_of_rows_masks_its_last_tile() -> None:
+    data = np.random.default_rng(0).random((150, 20), np.float32)
+
+    @nki.jit
+    def kernel(a: Any) -> Any:
+        out = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)
+        for block in nl.affine_range(2):
+            i, j = block * 128 + nl.arange(128)[:, None], nl.arange(20)[None, :]
+            tile = nl.load(a[i, j], mask=i < 150)
+            square = nl.square(tile)  # without a mask: the rest is undefined, and stays so
+            total = nl.sum(square, axis=[1])
+            nl.store(out[i, j], nl.multiply(tile, total), mask=i < 150)
+        return out
+
+    assert np.allclose(kernel(data), data * (data * data).sum(1, keepdims=True), rtol=1e-6)
+
+
+def test_what_a_mask_leaves_out_of_a_result_is_nan() -> None:
+    @nki.jit
+    def kernel(a: Any) -> Any:
+        i, j = nl.mgrid[0:8, 0:6]
+        return nl.exp(nl.load(a), mask=(i < 4) & (j >= 2))
+
+    found = kernel(np.zeros((8, 6), np.float32))
+    expected = np.full((8, 6), np.nan, np.float32)
+    expected[:4, 2:] = 1
+    assert np.array_equal(found, expected, equal_nan=True)
+
+
+def test_a_masked_store_leaves_the_rest_of_the_output() -> None:
+    @nki.jit
+    def kernel(a: Any) -> Any:
+        out = nl.zeros((8, 6), dtype=a.dtype, buffer=nl.shared_hbm)
+        i, j = nl.mgrid[0:8, 0:6]
+        nl.store(out[i, j], nl.load(a), mask=j <= i)
+        return out
+
+    data = np.random.default_rng(1).random((8, 6), np.float32)
+    assert np.array_equal(kernel(data), np.tril(data))
+
+
+@pytest.mark.parametrize("mask", [True, False])
+def test_a_mask_of_loop_indices_alone_is_a_truth_value(mask: bool) -> None:
+    @nki.jit
+    def kernel(a: Any) -> Any:
+        out = nl.zeros((4, 4), dtype=a.dtype, buffer=nl.shared_hbm)
+        nl.store(out, nl.load(a), mask=mask)
+        return out
+
+    data = np.ones((4, 4), np.float32)
+    assert np.array_equal(kernel(data), data * mask)
+
+
+def test_a_binary_operation_masks_both_operands() -> None:
+    data = np.random.default_rng(2).random((8, 6), np.float32)
+
+    @nki.jit
+    def kernel(a: Any) -> Any:
+        out = nl.zeros((8, 6), dtype=a.dtype, buffer=nl.shared_hbm)
+        i, j = nl.mgrid[0:8, 0:6]
+        tile = nl.load(a)
+        nl.store(out[i, j], nl.add(tile, nl.max(tile, axis=1), mask=i < 5), mask=i < 5)
+        return out
+
+    expected = data + data.max(1, keepdims=True)
+    expected[5:] = 0
+    assert np.array_equal(kernel(data), expected)
+
+
+def test_a_mask_of_other_axes_than_the_tiles_is_refused() -> None:
+    @nki.jit
+    def kernel(a: Any) -> Any:
+        return nl.exp(nl.load(a), mask=nl.arange(5)[:, None] < 3)
+
+    with pytest.raises(KernelError, match="a mask over the axes of the tile"):
+        kernel(np.ones((8, 6), np.float32))
+
+
+def test_a_predicate_as_index_takes_the_part_where_it_holds() -> None:
+    data = np.random.default_rng(3).random((8, 6), np.float32)
+
+    @nki.jit
+    def kernel(a: Any) -> Any:
+        tile = nl.load(a)
+        return nl.copy(tile[nl.arange(6)[None, :] < 4])
+
+    assert np.array_equal(kernel(data), data[:, :4])
