@@ -114,6 +114,11 @@ def test_shared_tensors_that_the_cores_allocate_differently_are_named():
     assert "on core 1" in message
 
 
+def test_both_cores_share_a_constant():
+    values = np.arange(8, dtype=np.float32).reshape(2, 4)
+    np.testing.assert_array_equal(run(lambda: nl.shared_constant(values)), values)
+
+
 def test_outputs_that_only_one_core_returns_or_that_are_not_shared_are_named():
     def one_sided():
         out = output()

@@ -10,6 +10,7 @@ import numpy as np
 from twintrack.neuroncore.memory.buffer import MemoryRegion
 from twintrack.neuroncore.memory.dtypes import DTYPES, DType, dtype_of
 from twintrack.neuroncore.memory.generation import PARTITIONS
+from twintrack.neuroncore.memory.storage import Storage
 from twintrack.nki import isa
 from twintrack.nki.context import current_core
 from twintrack.nki.isa.issue import author_error
@@ -44,7 +45,14 @@ def shared_constant(constant: Any) -> NkiTensor:
 
 def _constant(values: Any, kind: DType) -> NkiTensor:
     held = np.array(values, order="C", copy=True).view(kind.stored)
-    storage = current_core().adopt(held, held.shape, kind, MemoryRegion.shared_hbm, "", "constant")
+    core, region = current_core(), MemoryRegion.shared_hbm
+
+    def make() -> Storage:
+        return core.adopt(held, held.shape, kind, region, "", "constant")
+
+    machine = core.machine
+    shared = machine is not None and machine.shares(region)
+    storage = machine.shared(core, held.shape, kind, make) if machine is not None and shared else make()
     return NkiTensor(held.shape, kind, storage, MemoryRegion.shared_hbm)
 
 
