@@ -32,7 +32,7 @@ def read_schedule(pairs: Sequence[Any]) -> Edges:
         if not isinstance(pair, tuple | list) or len(pair) != 2:
             raise _wrong(repr(pair))
         consumer, producers = pair
-        named = (producers,) if isinstance(producers, str) else tuple(producers)
+        named = tuple(producers) if isinstance(producers, tuple | list) else (producers,)
         if not isinstance(consumer, str) or not all(isinstance(one, str) for one in named):
             raise _wrong(repr(pair))
         found[consumer] = (*found.get(consumer, ()), *named)
