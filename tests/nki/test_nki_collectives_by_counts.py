@@ -158,7 +158,7 @@ def test_counts_that_were_never_written_are_refused(values):
         cc.all_gather_v([src], [dst], cc.ReplicaGroup([[0, 1, 2, 3]]), metadata)
 
     inputs = [(np.ones((1, 6), np.float32) if values else Shape((1, 6)),) for _ in range(4)]
-    refused(kernel, inputs, "never written", values=values)
+    refused(kernel, inputs, "metadata_tensor written before it is read", values=values)
 
 
 # rules

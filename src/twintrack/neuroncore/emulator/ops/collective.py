@@ -42,13 +42,12 @@ def _meet(exchange: _Exchange, *, shapes: bool = True) -> Callable[[Core, Instru
     def handler(core: Core, ins: Instruction) -> None:
         machine = core.machine
         ranks: tuple[int, ...] = ins.attributes["ranks"]
-        if machine is None:  # a core of its own is rank 0 of one
-            _known_ranks(ins, 1)
+        _known_ranks(ins, 1 if machine is None else machine.ranks)
+        if machine is not None and "channel_ids" in ins.attributes:
+            _channels(machine, ins)
+        if machine is None or machine.ranks * machine.lnc == 1:  # programs one after the other are each alone
             exchange([_arrival(core, ins)])
             return
-        _known_ranks(ins, machine.ranks)
-        if "channel_ids" in ins.attributes:
-            _channels(machine, ins)
         count = machine.programs
         lanes = {rank: range(rank * count, (rank + 1) * count) for rank in sorted(ranks)}
         members = tuple(lane for one in lanes.values() for lane in one)
