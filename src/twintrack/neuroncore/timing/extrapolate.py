@@ -148,5 +148,5 @@ def _without(trace: Trace, loop: Loop, count: int) -> Trace:
     shorter = Trace(trace.parameters)
     shorter.steps = [*trace.steps[:start], *trace.steps[end:]]
     shorter.regions, shorter.buffers, shorter.lines = trace.regions, trace.buffers, trace.lines
-    shorter.written, shorter.read = trace.written, trace.read
+    shorter.region_bytes = trace.region_bytes
     return shorter

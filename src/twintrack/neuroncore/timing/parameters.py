@@ -91,7 +91,8 @@ def parameter_records() -> tuple[ParameterRecord, ...]:
 def _record(entry: dict[str, Any]) -> ParameterRecord:
     if entry["kind"] not in _KINDS:
         raise ValueError(f"parameter {entry['name']}: kind {entry['kind']!r}, required one of {_KINDS}")
-    values = {key: float(entry[key]) for key in ("trn1", "trn2", "trn3") if key in entry}
+    chips: tuple[str, ...] = ("trn1", "trn2", "trn3")
+    values = {chip: float(entry[chip]) for chip in chips if chip in entry}
     return ParameterRecord(
         str(entry["name"]),
         values,

@@ -14,9 +14,14 @@ _MOST_GAPS = 256
 
 
 class Pool:
-    """Time on one resource, in ns, as the gaps that are free in it."""
+    """Time on one resource, in ns, as the gaps that are free in it.
 
-    def __init__(self) -> None:
+    Args:
+        shortest: gaps below this length are not kept, as nothing fits into them.
+    """
+
+    def __init__(self, shortest: float = 0.0) -> None:
+        self._shortest = shortest
         self._gaps: list[tuple[float, float]] = []
         self._end = 0.0
         self.busy = 0.0
@@ -69,11 +74,13 @@ class Pool:
 
     def _use(self, at: int, start: float, end: float) -> None:
         low, high = self._gaps[at]
-        self._gaps[at : at + 1] = [gap for gap in ((low, start), (end, high)) if gap[1] > gap[0]]
+        self._gaps[at : at + 1] = [
+            gap for gap in ((low, start), (end, high)) if gap[1] - gap[0] > self._shortest
+        ]
 
     def _append(self, ready: float, length: float) -> float:
         start = max(ready, self._end)
-        if start > self._end:
+        if start - self._end > self._shortest:
             self._gaps.append((self._end, start))
             if len(self._gaps) > _MOST_GAPS:
                 del self._gaps[0]

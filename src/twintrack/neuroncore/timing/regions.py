@@ -19,15 +19,16 @@ def overlaps(trace: Trace) -> list[tuple[int, ...]]:
     Regions of HBM that is only read need none, nor do those of HBM that is only written, but for writes to the very
     same region.
     """
+    read, written = trace.touched()
     members: dict[int, list[int]] = {}
     for at, region in enumerate(trace.regions):
         members.setdefault(region.buffer, []).append(at)
     found: list[tuple[int, ...]] = [()] * len(trace.regions)
     for buffer, regions in members.items():
         on_chip = trace.buffers[buffer].on_chip
-        if not on_chip and buffer not in trace.written:
+        if not on_chip and buffer not in written:
             continue
-        if len(regions) == 1 or (not on_chip and buffer not in trace.read):
+        if len(regions) == 1 or (not on_chip and buffer not in read):
             for at in regions:
                 found[at] = (at,)
             continue

@@ -32,6 +32,9 @@ _VECTOR = ENGINES.index("vector")
 _GPSIMD = ENGINES.index("gpsimd")
 _DEFAULT_QUEUE = "dma"
 _NOTHING = -1
+_NOBODY = -3
+_ANY_DMA = -2
+"""Engine of a DMA's access: DMAs are not in order among themselves, so it is nobody's own."""
 
 
 class Span(NamedTuple):
@@ -77,6 +80,17 @@ class Timeline:
     """When this core is ready for each of its meetings, by their number: what the other core of LNC2 waits for."""
 
 
+class _Latest:
+    """The latest access to each of some regions or buffers: when others see it, by which engine, at which step."""
+
+    __slots__ = ("engine", "seen", "who")
+
+    def __init__(self, count: int) -> None:
+        self.seen = [0.0] * count
+        self.engine = [_NOBODY] * count
+        self.who = [_NOTHING] * count
+
+
 class _State:
     """Everything that moves while a trace is scheduled."""
 
@@ -84,14 +98,14 @@ class _State:
         self.p = parameters
         self.trace = trace
         self.overlap = overlaps(trace)
+        self.region_buffer = [region.buffer for region in trace.regions]
         self.replaced = predecessors(trace.buffers, generation)
         count = len(trace.regions)
-        self.written = [0.0] * count
-        self.writer = [_NOTHING] * count
-        self.read = [0.0] * count
-        self.reader = [_NOTHING] * count
-        self.last_use = [0.0] * len(trace.buffers)
-        self.last_user = [_NOTHING] * len(trace.buffers)
+        self.written = _Latest(count)
+        self.read = _Latest(count)
+        self.used = _Latest(len(trace.buffers))
+        edges = any(step.after for step in trace.steps)
+        self.positions = {step.number: at for at, step in enumerate(trace.steps)} if edges else {}
         self.placed = [False] * len(trace.buffers)
         self.free = [0.0] * len(ENGINES)
         self.tensor = TensorEngine(parameters)
@@ -158,42 +172,34 @@ def schedule(
 
 
 def _ready(state: _State, step: Step) -> tuple[float, int, str]:
-    """When everything that is ordered before the step is done."""
-    overlap, written, writer, read, reader = (
-        state.overlap, state.written, state.writer, state.read, state.reader,
-    )  # fmt: skip
-    steps = state.trace.steps
+    """When everything that is ordered before the step is done, and seen by its engine.
+
+    What its own in-order queue did is done anyway.
+    """
+    overlap, written, read = state.overlap, state.written, state.read
     mine = step.engine
     ready, cause, reason = 0.0, _NOTHING, "data"
-
-    def later(when: float, who: int, why: str) -> None:
-        nonlocal ready, cause, reason
-        if who == _NOTHING:
-            return
-        theirs = steps[who].engine
-        if theirs == DMA:
-            when += state.p.dma_completion
-        elif theirs == mine:
-            return  # its own queue keeps the order
-        else:
-            when += state.p.semaphore
-        if when > ready:
-            ready, cause, reason = when, who, why
-
+    seen, engine = written.seen, written.engine
     for region in step.reads:
         for other in overlap[region]:
-            later(written[other], writer[other], "data")
+            if seen[other] > ready and engine[other] != mine:
+                ready, cause = seen[other], written.who[other]
     for region in step.writes:
         for other in overlap[region]:
-            later(written[other], writer[other], "data")
-            later(read[other], reader[other], "data")
-        buffer = state.trace.regions[region].buffer
+            if seen[other] > ready and engine[other] != mine:
+                ready, cause = seen[other], written.who[other]
+            if read.seen[other] > ready and read.engine[other] != mine:
+                ready, cause = read.seen[other], read.who[other]
+        buffer = state.region_buffer[region]
         if not state.placed[buffer]:
             state.placed[buffer] = True
             for dead in state.replaced.get(buffer, ()):
-                later(state.last_use[dead], state.last_user[dead], "place")
+                if state.used.seen[dead] > ready and state.used.engine[dead] != mine:
+                    ready, cause, reason = state.used.seen[dead], state.used.who[dead], "place"
     for number in step.after:
-        later(state.ends[number], number, "data")
+        at = state.positions.get(number)
+        if at is not None and state.ends[at] + state.p.semaphore > ready:
+            ready, cause, reason = state.ends[at] + state.p.semaphore, at, "data"
     return ready, cause, reason
 
 
@@ -229,7 +235,10 @@ def _dma(state: _State, step: Step, ready: float, cause: int, reason: str) -> tu
     p = state.p
     work: Any = step.work
     transfer: Transfer = work
-    queue = state.queues.setdefault(step.queue if step.queue != "unknown" else _DEFAULT_QUEUE, Pool())
+    name = step.queue if step.queue != "unknown" else _DEFAULT_QUEUE
+    queue = state.queues.get(name)
+    if queue is None:
+        queue = state.queues[name] = Pool(p.dma_issue * (1 - 1e-9))
     issued = queue.take(ready, p.dma_issue)
     share = transfer.engines / p.dma_engines
     begin, last = state.engines.share(issued + p.dma_start, transfer.engine_ns * share)
@@ -243,19 +252,19 @@ def _dma(state: _State, step: Step, ready: float, cause: int, reason: str) -> tu
 
 
 def _remember(state: _State, at: int, step: Step, end: float) -> None:
-    regions = state.trace.regions
-    for region in step.reads:
-        if end > state.read[region] or state.reader[region] == _NOTHING:
-            state.read[region], state.reader[region] = end, at
-        _use(state, regions[region].buffer, at, end)
-    for region in step.writes:
-        state.written[region], state.writer[region] = end, at
-        _use(state, regions[region].buffer, at, end)
-
-
-def _use(state: _State, buffer: int, at: int, end: float) -> None:
-    if end >= state.last_use[buffer]:
-        state.last_use[buffer], state.last_user[buffer] = end, at
+    """Note when others see what the step read and wrote."""
+    engine = step.engine
+    seen = end + (state.p.dma_completion if engine == DMA else state.p.semaphore)
+    if engine == DMA:
+        engine = _ANY_DMA
+    region_buffer, used = state.region_buffer, state.used
+    for latest, regions in ((state.read, step.reads), (state.written, step.writes)):
+        for region in regions:
+            if seen > latest.seen[region]:
+                latest.seen[region], latest.engine[region], latest.who[region] = seen, engine, at
+            buffer = region_buffer[region]
+            if seen > used.seen[buffer]:
+                used.seen[buffer], used.engine[buffer], used.who[buffer] = seen, engine, at
 
 
 def _merged(stretches: list[tuple[float, float]]) -> list[tuple[float, float]]:

@@ -31,6 +31,7 @@ class TensorEngine:
         self._limited = parameters.throttle_share < 1
         self._ramp = 0.0
         self._window: deque[tuple[float, float, float]] = deque()
+        self._total = 0.0
         self.throttled_ns = 0.0
         """Time lost to the limit."""
 
@@ -78,16 +79,15 @@ class TensorEngine:
         since = now - self._p.throttle_window
         window = self._window
         while window and window[0][1] <= since:
-            window.popleft()
-        total = sum(work for _, _, work in window) if len(window) < 2 else self._sum
-        if window and window[0][0] < since:
-            begin, end, work = window[0]
-            total -= work * (since - begin) / (end - begin)
-        return total
-
-    @property
-    def _sum(self) -> float:
-        return sum(work for _, _, work in self._window)
+            self._total -= window.popleft()[2]
+        if not window:
+            self._total = 0.0
+            return 0.0
+        begin, end, work = window[0]
+        if begin < since:
+            return self._total - work * (since - begin) / (end - begin)
+        return self._total
 
     def _remember(self, begin: float, end: float, work: float) -> None:
         self._window.append((begin, end, work))
+        self._total += work

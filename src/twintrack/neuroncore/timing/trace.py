@@ -87,9 +87,6 @@ class Trace:
         """Bytes of the elements of each region, without what lies between them."""
         self.buffers: list[Buffer] = []
         self.lines: list[str] = []
-        self.written: set[int] = set()
-        """Buffers that are written."""
-        self.read: set[int] = set()
         self._buffer_numbers: dict[int, int] = {}
         self._region_numbers: dict[Any, int] = {}
         self._line_numbers: dict[Any, int] = {}
@@ -100,27 +97,37 @@ class Trace:
         """Take one instruction; ``core`` is ignored, a trace is of one core."""
         del core
         engine = _NUMBER.get(ins.engine, _DMA)
-        reads = [self._region(view, self.read) for view in ins.ins if view is not None]
-        writes = [self._region(view, self.written) for view in ins.outs if view is not None]
-        reads.extend(
-            self._region(view.dynamic.index, self.read)
-            for view in (*ins.outs, *ins.ins)
-            if view is not None and view.dynamic is not None and isinstance(view.dynamic.index, View)
-        )
-        if ins.opcode == "nc_matmul" and ins.attributes.get("accumulate") is not False:
+        reads: list[int] = []
+        for view in ins.ins:
+            if view is not None:
+                reads.append(self._region(view))
+                if view.dynamic is not None:
+                    self._index(view, reads)
+        writes: list[int] = []
+        for view in ins.outs:
+            if view is not None:
+                writes.append(self._region(view))
+                if view.dynamic is not None:
+                    self._index(view, reads)
+        opcode = ins.opcode
+        if opcode == "nc_matmul" and ins.attributes["accumulate"] is not False:
             reads.extend(writes)
         meets = 0
-        if ins.opcode in _SYNCHRONISE:
+        if opcode in _SYNCHRONISE:
             self._meetings += 1
             meets = self._meetings
+        work = self._works.get(ins.kind)
+        if work is None or ins.kind < 0:
+            work = self._work(ins, engine)
+        line = self._line_numbers.get((ins.code, ins.lineno))
         self.steps.append(
             Step(
                 engine,
-                self._work(ins, engine),
+                work,
                 tuple(reads),
                 tuple(writes),
-                ins.opcode,
-                self._line(ins),
+                opcode,
+                self._line(ins) if line is None else line,
                 ins.number,
                 ins.after,
                 str(ins.attributes.get("trigger", "unknown")) if engine == _DMA else "",
@@ -129,11 +136,20 @@ class Trace:
             )
         )
 
+    def touched(self) -> tuple[set[int], set[int]]:
+        """Buffers that are read, and buffers that are written."""
+        reads = {region for step in self.steps for region in step.reads}
+        writes = {region for step in self.steps for region in step.writes}
+        return {self.regions[at].buffer for at in reads}, {self.regions[at].buffer for at in writes}
+
+    def _index(self, view: View, reads: list[int]) -> None:
+        """The tensor that holds a dynamic address is read too."""
+        if view.dynamic is not None and isinstance(view.dynamic.index, View):
+            reads.append(self._region(view.dynamic.index))
+
     def _work(self, ins: Instruction, engine: int) -> Work | Transfer:
-        found = self._works.get(ins.kind)
-        if found is None or ins.kind < 0:
-            found = transfer_of(ins, self.parameters) if engine == _DMA else work_of(ins, self.parameters)
-            self._works[ins.kind] = found
+        found = transfer_of(ins, self.parameters) if engine == _DMA else work_of(ins, self.parameters)
+        self._works[ins.kind] = found
         return found
 
     def _line(self, ins: Instruction) -> int:
@@ -144,10 +160,10 @@ class Trace:
             self.lines.append(ins.line)
         return found
 
-    def _region(self, view: View, touched: set[int]) -> int:
+    def _region(self, view: View) -> int:
         buffer = view.storage.buffer
         key = (id(buffer), view.offset, view.shape, view.strides, view.dtype)
-        found = self._region_numbers.get(key)
+        found: int | None = self._region_numbers.get(key)
         if found is None:
             number = self._buffer_numbers.get(id(buffer))
             if number is None:
@@ -156,7 +172,6 @@ class Trace:
             found = self._region_numbers[key] = len(self.regions)
             self.regions.append(_box(view, number))
             self.region_bytes.append(math.prod(view.shape) * view.dtype.bytes)
-        touched.add(self.regions[found].buffer)
         return found
 
 
