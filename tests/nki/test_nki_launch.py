@@ -129,9 +129,9 @@ def test_messages_name_an_argument_as_the_kernel_does():
         return query
 
     for call in (lambda: kernel(np.zeros(2), keys=X), lambda: kernel(query=np.zeros(2), keys=X)):
-        with pytest.raises(KernelError, match="^query: required an array of a type"):
+        with pytest.raises(KernelError, match=r"^query: required an array of a type"):
             call()
-    with pytest.raises(KernelError, match="^keys: required"):
+    with pytest.raises(KernelError, match=r"^keys: required"):
         kernel(X, keys=np.zeros(2))
 
 

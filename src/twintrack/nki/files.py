@@ -163,7 +163,7 @@ def read_arrays(path: Path) -> dict[str, Array]:
         UserError: if it is no such file, is damaged, or holds Python objects.
     """
     try:
-        with np.load(path, allow_pickle=False) as loaded:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as loaded:
             if isinstance(loaded, np.ndarray):
                 raise ValueError("one array (.npy)")
             found = [_typed(key, loaded[key]) for key in loaded.files]
