@@ -1,0 +1,120 @@
+"""How far the model was from published measurements, by kind of kernel: the error that every simulated time carries.
+
+The table ``data/accuracy.json`` is made by a command from kernels that re-create published measurements. Only rows
+that were predicted count; rows on which a parameter was fitted say nothing about the next kernel.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+from typing import Any, Protocol
+
+from twintrack.quantity import Error
+
+__all__ = ["KINDS", "AccuracyRow", "accuracy_rows", "error_of", "kind_of"]
+
+KINDS = ("tensor", "dma", "vector", "mixed")
+"""Kinds of kernels: what keeps them busy. ``vector`` stands for Vector, Scalar and GpSimd Engine."""
+_FEWEST_ROWS = 2
+_MIXED = 0.5
+"""Where the second busiest resource works this share of the busiest one's time, a kernel is mixed."""
+
+
+class _Folder(Protocol):
+    def joinpath(self, *descendants: str) -> Any: ...
+
+
+@dataclass(frozen=True, slots=True)
+class AccuracyRow:
+    """One published measurement beside the model's figure.
+
+    Args:
+        name: of the measurement.
+        kind: one of ``KINDS``.
+        chip: such as ``trn2``.
+        quantity: what was measured, with its unit.
+        published: by its source.
+        simulated: by the model.
+        error: ``simulated / published - 1``.
+        fitted: whether a parameter was fitted on it.
+    """
+
+    name: str
+    kind: str
+    chip: str
+    quantity: str
+    published: float
+    simulated: float
+    error: float
+    fitted: bool
+
+
+def accuracy_rows(folder: _Folder | None = None) -> tuple[AccuracyRow, ...]:
+    """The rows of the table; none where it was not made yet.
+
+    Args:
+        folder: that holds ``accuracy.json``; the package's data by default.
+
+    Raises:
+        ValueError: if the file is damaged or a kind is unknown.
+    """
+    source = (folder or files("twintrack.neuroncore.timing") / "data").joinpath("accuracy.json")
+    if not source.is_file():
+        return ()
+    return tuple(_row(one) for one in json.loads(source.read_text(encoding="utf-8"))["rows"])
+
+
+def _row(entry: Mapping[str, Any]) -> AccuracyRow:
+    if entry["kind"] not in KINDS:
+        raise ValueError(f"row {entry['name']}: kind {entry['kind']!r}, required one of {KINDS}")
+    return AccuracyRow(
+        str(entry["name"]),
+        str(entry["kind"]),
+        str(entry["chip"]),
+        str(entry["quantity"]),
+        float(entry["published"]),
+        float(entry["simulated"]),
+        float(entry["error"]),
+        bool(entry["fitted"]),
+    )
+
+
+def error_of(kind: str, rows: Sequence[AccuracyRow] | None = None) -> Error | None:
+    """The error of a simulated time: the interval that the predicted rows of this kind span.
+
+    A row whose simulated figure is 10 % too high says that the truth may be ``1 - 1 / 1.1`` below a simulated time.
+    Where a kind has fewer than two predicted rows, those of all kinds count, and the basis says so.
+
+    Args:
+        kind: one of ``KINDS``.
+        rows: of the table; the package's by default.
+
+    Returns:
+        The error, or ``None`` where no row was predicted.
+
+    Raises:
+        ValueError: if the kind is unknown.
+    """
+    if kind not in KINDS:
+        raise ValueError(f"kind {kind!r}, required one of {KINDS}")
+    predicted = [one for one in (accuracy_rows() if rows is None else rows) if not one.fitted]
+    mine = [one for one in predicted if one.kind == kind]
+    basis = f"{len(mine)} predicted rows of the accuracy table, kind {kind}"
+    if len(mine) < _FEWEST_ROWS:
+        basis = f"{len(predicted)} predicted rows of the accuracy table, all kinds ({kind} has {len(mine)})"
+        mine = predicted
+    if not mine:
+        return None
+    off = [1.0 / (1.0 + one.error) - 1.0 for one in mine]
+    return Error(max(0.0, -min(off)), max(0.0, max(off)), basis)
+
+
+def kind_of(active: Mapping[str, float]) -> str:
+    """The kind of a kernel, from the seconds for which ``dma`` and each engine were active."""
+    vector = max(active.get(name, 0.0) for name in ("vector", "scalar", "gpsimd"))
+    found = {"tensor": active.get("tensor", 0.0), "dma": active.get("dma", 0.0), "vector": vector}
+    first, second, _ = sorted(found, key=lambda name: -found[name])
+    return "mixed" if found[second] > _MIXED * found[first] else first

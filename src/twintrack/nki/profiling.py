@@ -1,0 +1,149 @@
+"""``twintrack.profile``: how long a kernel takes on a NeuronCore, and why, from the shapes of its arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from twintrack.errors import KernelError
+from twintrack.neuroncore.isa.instruction import Instruction
+from twintrack.neuroncore.timing.parameters import Parameters, parameters_of
+from twintrack.neuroncore.timing.profile import Profile
+from twintrack.neuroncore.timing.summary import Progress, Run, profile_of
+from twintrack.neuroncore.timing.trace import Trace
+from twintrack.nki.kernel import Kernel, Options, Simulated, options_from_environment
+from twintrack.nki.launch import launch
+
+__all__ = ["profile", "trace_kernel"]
+
+_TELL_EVERY = 5000
+
+
+def profile(
+    kernel: Any,
+    *arrays_or_shapes: Any,
+    chip: str | None = None,
+    lnc: int | None = None,
+    settings: Mapping[str, Any] | None = None,
+    options: Options | None = None,
+    what_if: bool = True,
+    progress: Progress | None = None,
+) -> Profile:
+    """Time a kernel without computing its values.
+
+    Args:
+        kernel: decorated with ``nki.jit``, or a plain function.
+        *arrays_or_shapes: its positional arguments; arrays stand for their shapes, as ``nki.Shape(dims, dtype)`` does.
+        chip: ``trn1`` or ``trn2``; by default what the kernel or the environment names, or trn2.
+        lnc: cores at once, 1 or 2; the kernel's grid by default.
+        settings: named arguments.
+        options: further options of the run, such as ``strict`` or ``trip_counts`` of loops over registers.
+        what_if: whether it is timed again with one limit lifted at a time.
+        progress: told the stage, how much is done and how much there is.
+
+    Returns:
+        The profile. Two runs, in any process, give the same picoseconds.
+
+    Raises:
+        KernelError: at the kernel author's line, if it does not run; if it issues no instruction; if the chip's timing
+            was not published.
+    """
+    made = _kernel(kernel, lnc)
+    base = options or options_from_environment(chip=chip or made.chip)
+    if options is not None and chip is not None:
+        base = replace(base, generation=options_from_environment(chip=chip).generation)
+    parameters = parameters_of(base.generation.chip)
+    run = trace_kernel(made, arrays_or_shapes, dict(settings or {}), base, parameters, progress)
+    return profile_of(run, what_if=what_if, progress=progress)
+
+
+def _kernel(kernel: Any, lnc: int | None) -> Kernel:
+    if isinstance(kernel, Simulated):
+        kernel = kernel.kernel
+    if not callable(kernel):
+        raise KernelError(
+            "a kernel",
+            found=repr(kernel)[:80],
+            where="profile",
+            remedy="pass the kernel itself, not its result",
+        )
+    made = kernel if isinstance(kernel, Kernel) else Kernel(kernel)
+    if lnc is None:
+        return made
+    if lnc not in (1, 2):
+        raise KernelError("1 or 2 cores", found=repr(lnc), where="lnc", remedy="name one of them")
+    return made[lnc] if lnc > 1 else made
+
+
+class _Sink:
+    """Keeps the instructions of every program in a trace of its own."""
+
+    def __init__(self, parameters: Parameters, progress: Progress | None) -> None:
+        self._parameters = parameters
+        self._progress = progress
+        self._count = 0
+        self.traces: dict[int, Trace] = {}
+
+    def keep(self, core: int, ins: Instruction) -> None:
+        trace = self.traces.get(core)
+        if trace is None:
+            trace = self.traces[core] = Trace(self._parameters)
+        trace.keep(core, ins)
+        self._count += 1
+        if self._progress is not None and self._count % _TELL_EVERY == 0:
+            self._progress("tracing", self._count, 0)
+
+
+def trace_kernel(
+    kernel: Kernel,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    options: Options,
+    parameters: Parameters,
+    progress: Progress | None = None,
+) -> Run:
+    """Run a kernel without values and keep what it issues.
+
+    Args:
+        kernel: with its grid.
+        args: arrays or shapes.
+        kwargs: likewise.
+        options: of the run; values are never computed, and a sink of its own is called too.
+        parameters: of the chip.
+        progress: told how many instructions there are.
+
+    Raises:
+        KernelError: at the kernel author's line; if no instruction is issued.
+    """
+    sink = _Sink(parameters, progress)
+    asked = replace(options, values=False, sink=_both(sink.keep, options.sink))
+    done = launch(kernel.function, kernel.grid, args, kwargs, asked, kernel.schedule)
+    name = getattr(kernel, "__name__", "kernel")
+    if not sink.traces:
+        raise KernelError(
+            "a kernel that issues instructions",
+            found="none, so that there is nothing to time",
+            where=_where(kernel.function, name),
+            remedy="call functions of nki.isa or nki.language in it",
+        )
+    traces = tuple(sink.traces[core] for core in sorted(sink.traces))
+    return Run(name, traces, done.memory, options.generation, together=kernel.grid == (2,))
+
+
+def _both(
+    mine: Callable[[int, Instruction], None], other: Callable[[int, Instruction], None] | None
+) -> Callable[[int, Instruction], None]:
+    if other is None:
+        return mine
+
+    def sink(core: int, ins: Instruction) -> None:
+        mine(core, ins)
+        other(core, ins)
+
+    return sink
+
+
+def _where(function: Any, name: str) -> str:
+    code = getattr(getattr(function, "__wrapped__", function), "__code__", None)
+    return f"{code.co_filename}:{code.co_firstlineno}" if code is not None else name
