@@ -1,5 +1,5 @@
 """twintrack: decide, with evidence, whether a fine-tuning job belongs on AWS Trainium2 or on GPU."""
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 
 __all__ = ["__version__"]
