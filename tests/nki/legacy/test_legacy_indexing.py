@@ -122,7 +122,7 @@ def test_an_index_outside_is_refused_where_an_instruction_uses_it(where: str) ->
         return out
 
     with pytest.raises(
-        KernelError, match="index inside the [48] elements of dimension [01], found [48] into"
+        KernelError, match=r"index inside the [48] elements of dimension [01], found [48] into"
     ):
         kernel(np.ones((4, 8), np.float32))
 

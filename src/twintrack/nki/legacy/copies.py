@@ -29,8 +29,7 @@ def assign(target: Tile, value: Any) -> None:
         over(None, target.shape, [target], lambda dst: _fill(dst, value))
         return
     tile = Tile.of(value)
-    if tile._late is not None and tile._late.put_in(target):
-        tile._spent()
+    if tile.taken_by(target, "put_in"):
         return
     tile = operand("an assignment", "the value", tile)
     if _same(target, tile):

@@ -93,12 +93,24 @@ class Tile(NkiTensor):
             self._take(late.make())
         return self
 
-    def _spent(self) -> None:
-        """Its value went into another tile."""
-        core = current_core()
-        if core.state.get(_LATE) is self:
-            del core.state[_LATE]
-        self._late = _Spent(self.shape, self.dtype)
+    def taken_by(self, target: Tile, how: str) -> bool:
+        """Whether a late result goes into another tile, instead of one of its own.
+
+        Args:
+            target: the other.
+            how: ``add_to`` or ``put_in`` of ``Late``.
+        """
+        late = self._late
+        if late is None:
+            return False
+        state = current_core().state
+        waiting = state.pop(_LATE, None)  # its instruction is the one that is issued now
+        if getattr(late, how)(target):
+            self._late = _Spent(self.shape, self.dtype)
+            return True
+        if waiting is not None:
+            state[_LATE] = waiting
+        return False
 
     def _view(
         self,
@@ -249,8 +261,7 @@ class Tile(NkiTensor):
 
     def __iadd__(self, other: Any) -> Tile:
         """Add in place; a product of matrices accumulates in PSUM."""
-        if isinstance(other, Tile) and other._late is not None and other._late.add_to(self.settled()):
-            other._spent()
+        if isinstance(other, Tile) and other.taken_by(self.settled(), "add_to"):
             return self
         return _binary("add", self, other, target=self)
 
