@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from twintrack.neuroncore.memory.buffer import MemoryRegion
 from twintrack.neuroncore.memory.dtypes import DType
+from twintrack.nki.language.composed import ceil, cos, floor, sin, tan, trunc
 from twintrack.nki.language.constants import (
     bfloat16,
     bool_,
@@ -54,13 +55,10 @@ from twintrack.nki.language.loops import (
 from twintrack.nki.language.math import (
     abs,
     arctan,
-    ceil,
     copy,
-    cos,
     erf,
     erf_dx,
     exp,
-    floor,
     gelu,
     gelu_apprx_sigmoid,
     gelu_apprx_sigmoid_dx,
@@ -76,13 +74,10 @@ from twintrack.nki.language.math import (
     sign,
     silu,
     silu_dx,
-    sin,
     softplus,
     sqrt,
     square,
-    tan,
     tanh,
-    trunc,
 )
 from twintrack.nki.language.matrix import (
     broadcast_to,

@@ -13,7 +13,7 @@ from typing import Any
 from twintrack.neuroncore.memory.dtypes import DTYPES, DType
 from twintrack.nki import isa
 from twintrack.nki.isa.issue import author_error
-from twintrack.nki.language.operators import operator
+from twintrack.nki.language.elementwise import operator
 from twintrack.nki.language.tiles import broadcast_free, on_chip, result_dtype, tile
 from twintrack.nki.tensor import NkiTensor
 
