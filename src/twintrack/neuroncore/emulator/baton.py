@@ -18,6 +18,10 @@ from twintrack.errors import KernelError
 __all__ = ["Baton", "Stopped"]
 
 
+_SECONDS = 0.25
+"""After which the caller's thread, while it waits, looks for signals."""
+
+
 class Stopped(BaseException):
     """Ends a thread because another one failed."""
 
@@ -131,7 +135,9 @@ class Baton:
 
     def _take(self, number: int) -> None:
         turn = self._turns[number]
-        turn.wait()
+        # the caller's thread gets the signals; one that comes just before its wait does not end it
+        while not turn.wait(_SECONDS if number == 0 else None):
+            pass
         turn.clear()
         if self._failed is not None:
             raise Stopped
