@@ -1,0 +1,116 @@
+"""Kernels of one engine or of DMA alone whose times were published, written anew from what the publications state."""
+
+from __future__ import annotations
+
+from twintrack.nki import isa as nisa
+from twintrack.nki import language as nl
+
+TILE_SHAPES = ((32, 512, 128), (128, 64, 128), (128, 512, 32), (128, 512, 128))
+"""``(M, N, K)`` of the mixed multiplications: one dimension small, then none."""
+COUNT = 2048
+"""Multiplications of the kernels on tile shapes."""
+
+
+def full_tiles(out):
+    """``COUNT`` multiplications of 128 x 128 x 512, operands resident."""
+    return _multiply(out, ((128, 512, 128),))
+
+
+def mixed_tiles(out):
+    """A quarter of the multiplications with each of ``TILE_SHAPES``."""
+    return _multiply(out, TILE_SHAPES)
+
+
+def _multiply(out, shapes):
+    stationary, moving = nl.ndarray((128, 128), nl.bfloat16), nl.ndarray((128, 512), nl.bfloat16)
+    nisa.memset(stationary, 0)
+    nisa.memset(moving, 0)
+    product = nl.ndarray((128, 512), nl.float32, buffer=nl.psum)
+    for m, n, k in shapes:
+        for _ in range(COUNT // len(shapes)):
+            nisa.nc_matmul(product[:m, :n], stationary[:k, :m], moving[:k, :n], accumulate=False)
+    result = nl.ndarray((128, 512), nl.float32)
+    nisa.tensor_copy(result, product)
+    nisa.dma_copy(out, result)
+    return out
+
+
+def load_and_store(source, out, width):
+    """16 tiles of ``[128, width]`` are loaded and stored, by hardware descriptors of two queues."""
+    for column in range(0, source.shape[1], width):
+        tile = nl.ndarray((128, width), nl.bfloat16)
+        part = slice(column, column + width)
+        nisa.dma_copy(tile, source[:, part], dge_mode=nisa.dge_mode.hwdge, engine=nisa.engine.sync)
+        nisa.dma_copy(out[:, part], tile, dge_mode=nisa.dge_mode.hwdge, engine=nisa.engine.scalar)
+    return out
+
+
+def selective_scan(delta, u, a, b, c, ones):
+    """A state-space layer as first written: states outermost, then 128 channels at a time, everything loaded anew.
+
+    Args:
+        delta: ``[channels, length]``, as ``u``.
+        u: input.
+        a: ``[channels, states]``.
+        b: ``[states, length]``, as ``c``.
+        c: output projection.
+        ones: ``[1, 128]``, by which the Tensor Engine spreads a row over partitions.
+    """
+    channels, length = delta.shape
+    out = nl.ndarray((channels, length), nl.float32, buffer=nl.shared_hbm)
+    one = _loaded(ones)
+    rows = [slice(start, start + 128) for start in range(0, channels, 128)]
+    sums = [nl.ndarray((128, length), nl.float32) for _ in rows]
+    for total in sums:
+        nisa.memset(total, 0)
+    for state in range(a.shape[1]):
+        here = slice(state, state + 1)
+        for part, total in zip(rows, sums, strict=True):
+            step, data = _loaded(delta[part, :]), _loaded(u[part, :])
+            decay = _tile(length)
+            nisa.activation(decay, nl.exp, step, scale=_loaded(a[part, here]))
+            weighted = _multiplied(_multiplied(step, data), _spread(one, _loaded(b[here, :])))
+            scanned = _tile(length)
+            nisa.tensor_tensor_scan(scanned, decay, weighted, 0.0, nl.multiply, nl.add)
+            share = _multiplied(scanned, _spread(one, _loaded(c[here, :])))
+            nisa.tensor_tensor(total, total, share, op=nl.add)
+    for part, total in zip(rows, sums, strict=True):
+        nisa.dma_copy(out[part, :], total)
+    return out
+
+
+def _tile(length):
+    return nl.ndarray((128, length), nl.float32)
+
+
+def _loaded(source):
+    tile = nl.ndarray(source.shape, nl.float32)
+    nisa.dma_copy(tile, source)
+    return tile
+
+
+def _multiplied(one, other):
+    product = _tile(one.shape[1])
+    nisa.tensor_tensor(product, one, other, op=nl.multiply)
+    return product
+
+
+def _spread(ones, row):
+    """A row on all partitions: multiplied with a column of ones, then copied out of PSUM."""
+    product = nl.ndarray((128, row.shape[1]), nl.float32, buffer=nl.psum)
+    nisa.nc_matmul(product, ones, row)
+    spread = _tile(row.shape[1])
+    nisa.activation(spread, nl.copy, product)
+    return spread
+
+
+def vector_add(one, other, out, width):
+    """Sums of two vectors in HBM, ``[128, width]`` elements at a time."""
+    size = 128 * width
+    for start in range(0, one.shape[0], size):
+        part = slice(start, start + size)
+        left, right = (_loaded(source[part].reshape((128, width))) for source in (one, other))
+        total = nl.ndarray((128, width), nl.float32)
+        nisa.tensor_tensor(total, left, right, op=nl.add)
+        nisa.dma_copy(out[part].reshape((128, width)), total)
+    return out
