@@ -15,6 +15,8 @@ import pytest
 
 from twintrack.errors import KernelError
 from twintrack.neuroncore.emulator.core import Checks
+from twintrack.nki import isa
+from twintrack.nki import language as nl
 from twintrack.nki.files import load_kernel
 from twintrack.nki.kernel import simulate
 from twintrack.nki.lint import check_source
@@ -135,3 +137,23 @@ def test_without_its_barrier_the_two_core_reduction_is_found_out(tmp_path):
 
     with pytest.raises(KernelError, match=r"kernel\.py:\d+: required src written before it is read"):
         simulate(load_kernel(f"{broken}:center_columns")[2]).with_options(checks=Checks.ALL)(**inputs)
+
+
+def test_cross_entropy_finds_targets_beyond_the_integers_that_float32_holds():
+    """The last token's logit stands at an odd index above 2^24, where float32 has even numbers only."""
+    tokens, vocabulary = 129, 131_072
+    assert (tokens - 1) * vocabulary >= 2**24
+    logits = np.zeros((tokens, vocabulary), np.float16)
+    logits[-1, -1] = 1.0
+    logits_of = load_kernel(f"{FOLDER / 'cross_entropy' / 'kernel.py'}:logits_of").function
+
+    def last_row(logits, target):
+        index = nl.ndarray((1, 1), dtype=nl.int32, buffer=nl.sbuf)
+        isa.dma_copy(dst=index, src=target)
+        out = nl.ndarray((1, 1), dtype=logits.dtype, buffer=nl.shared_hbm)
+        isa.dma_copy(dst=out, src=logits_of(logits, index, tokens - 1))
+        return out
+
+    found = [simulate(last_row)(logits, np.full((1, 1), vocabulary - 1 - at, np.int32)) for at in (0, 1)]
+
+    assert [float(one[0, 0]) for one in found] == [1.0, 0.0]

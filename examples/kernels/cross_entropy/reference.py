@@ -15,11 +15,17 @@ Array = npt.NDArray[Any]
 def make_inputs(
     random: np.random.Generator, dtype: np.dtype[Any], tokens: int, vocabulary: int
 ) -> dict[str, Array]:
-    """``logits`` [tokens, vocabulary] and ``targets`` [tokens] int32, the first and the last column among them."""
+    """``logits`` [tokens, vocabulary] and ``targets`` [tokens] int32, the first and the last column among them.
+
+    In some rows the first or the last logit is so large that the others' powers vanish, or would overflow if the
+    maximum of their chunk were taken off instead of the row's.
+    """
     targets = random.integers(0, vocabulary, tokens, dtype=np.int32)
     targets[:2] = 0, vocabulary - 1
-    logits = (4 * random.standard_normal((tokens, vocabulary))).astype(dtype)
-    return {"logits": logits, "targets": targets}
+    logits = 4 * random.standard_normal((tokens, vocabulary))
+    logits[3::7, 0] += 120
+    logits[5::7, -1] += 120
+    return {"logits": logits.astype(dtype), "targets": targets}
 
 
 def expected(logits: Array, targets: Array) -> tuple[Array, Array]:

@@ -15,9 +15,15 @@ Array = npt.NDArray[Any]
 def make_inputs(
     random: np.random.Generator, dtype: np.dtype[Any], heads: int, positions: int, width: int
 ) -> dict[str, Array]:
-    """``q``, ``k`` and ``v`` [heads, positions, width]."""
-    shape = (heads, positions, width)
-    return {name: random.standard_normal(shape).astype(dtype) for name in ("q", "k", "v")}
+    """``q``, ``k`` and ``v`` [heads, positions, width].
+
+    The last query is long and meets a key near the end whose score, 150, is far above all before: weights of earlier
+    blocks would overflow if their maximum were not corrected.
+    """
+    q, k, v = random.standard_normal((3, heads, positions, width))
+    q[:, -1] *= 10
+    k[:, -5] = q[:, -1] * 150 * np.sqrt(width) / (q[:, -1] ** 2).sum(axis=-1, keepdims=True)
+    return {"q": q.astype(dtype), "k": k.astype(dtype), "v": v.astype(dtype)}
 
 
 def expected(q: Array, k: Array, v: Array) -> tuple[Array, Array]:
