@@ -8,11 +8,11 @@ for a DMA its completion. A DMA is issued by a queue, starts after a latency, an
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from twintrack.neuroncore.memory.buffer import MemoryRegion
+from twintrack.neuroncore.memory.buffer import Buffer, MemoryRegion
 from twintrack.neuroncore.memory.generation import Generation
 from twintrack.neuroncore.timing.cost import Work
 from twintrack.neuroncore.timing.dma import Transfer
@@ -22,6 +22,7 @@ from twintrack.neuroncore.timing.regions import overlaps
 from twintrack.neuroncore.timing.rotation import predecessors
 from twintrack.neuroncore.timing.tensor_engine import TensorEngine
 from twintrack.neuroncore.timing.trace import ENGINES, Step, Trace
+from twintrack.neuroncore.timing.traffic import Reloads, spill_transfer, spilled_positions
 
 __all__ = ["DMA", "Span", "Timeline", "schedule"]
 
@@ -78,6 +79,10 @@ class Timeline:
     """Stretches in which at least one DMA engine was busy."""
     reached: dict[int, float] = field(default_factory=dict)
     """When this core is ready for each of its meetings, by their number: what the other core of LNC2 waits for."""
+    spill_bytes: int = 0
+    """Moved for tiles that do not fit, both ways."""
+    dropped_loads: int = 0
+    """Loads that were left out because an earlier tile still holds the same."""
 
 
 class _Latest:
@@ -116,6 +121,10 @@ class _State:
         self.spans: list[Span] = []
         self.active: list[tuple[float, float]] = []
         self.port = 0.0
+        self.spilled: frozenset[int] = frozenset()
+        self.stored: dict[int, float] = {}
+        self.spill_bytes = 0
+        self.gone: set[int] = set()
 
 
 def schedule(
@@ -125,6 +134,8 @@ def schedule(
     *,
     meetings: Mapping[int, float] | None = None,
     unlimited: Collection[MemoryRegion] = (),
+    spilled: Iterable[Buffer] = (),
+    drop_reloads: bool = False,
 ) -> Timeline:
     """Time a trace.
 
@@ -134,6 +145,8 @@ def schedule(
         parameters: those of the trace by default; others answer what-if questions.
         meetings: for a core of LNC2: when every barrier and exchange is reached by the other core, by its number.
         unlimited: memories in which no tile waits for another's place, for what-if questions.
+        spilled: tiles that do not fit; they are written out and read back.
+        drop_reloads: whether loads of what an earlier tile still holds are left out, as the compiler may.
 
     Returns:
         The timeline; a run of the same trace gives the same times to the last bit.
@@ -145,8 +158,14 @@ def schedule(
         }
     others = meetings or {}
     reached: dict[int, float] = {}
+    state.spilled = spilled_positions(trace, spilled)
+    reloads = Reloads(trace) if drop_reloads else None
     for at, step in enumerate(trace.steps):
+        if reloads is not None and step.engine == DMA and _dropped(state, reloads, step):
+            continue
         ready, cause, reason = _ready(state, step)
+        if state.spilled:
+            ready = max(ready, _reloaded(state, step))
         if step.meets:
             reached[step.meets] = max(ready, state.free[step.engine] if step.engine >= 0 else 0.0)
             if others.get(step.meets, 0.0) > ready:
@@ -159,6 +178,8 @@ def schedule(
         state.spans.append(span)
         state.ends.append(done)
         _remember(state, at, step, done)
+        if state.spilled:
+            _spill(state, step, done)
     end = max(state.ends, default=0.0)
     return Timeline(
         trace,
@@ -168,7 +189,53 @@ def schedule(
         state.engines.busy,
         _merged(state.active),
         reached,
+        state.spill_bytes,
+        0 if reloads is None else reloads.dropped,
     )
+
+
+def _dropped(state: _State, reloads: Reloads, step: Step) -> bool:
+    """Leave a load out whose elements an earlier tile still holds: its tile is there when that one is."""
+    earlier = reloads.earlier(step, state.gone)
+    if earlier is None:
+        return False
+    region, written = step.writes[0], state.written
+    written.seen[region] = written.seen[earlier]
+    written.engine[region], written.who[region] = written.engine[earlier], written.who[earlier]
+    then = max(0.0, written.seen[earlier] - state.p.dma_completion)
+    state.spans.append(Span(then, then, _NOTHING, 0.0, "dropped"))
+    state.ends.append(then)
+    state.placed[state.region_buffer[region]] = True
+    return True
+
+
+def _reloaded(state: _State, step: Step) -> float:
+    """When the spilled tiles that the step uses for the last time are back."""
+    ready = 0.0
+    for region in step.reads:
+        at = state.region_buffer[region]
+        if at in state.spilled and at in state.stored and state.trace.buffers[at].last_use == step.number:
+            ready = max(ready, _spill_dma(state, at, state.stored.pop(at)) + state.p.dma_completion)
+    return ready
+
+
+def _spill(state: _State, step: Step, done: float) -> None:
+    """Write out the spilled tiles that the step made."""
+    for region in step.writes:
+        at = state.region_buffer[region]
+        if at in state.spilled and at not in state.stored and state.trace.buffers[at].last_use > step.number:
+            state.stored[at] = _spill_dma(state, at, done)
+
+
+def _spill_dma(state: _State, at: int, ready: float) -> float:
+    p = state.p
+    transfer = spill_transfer(state.trace.buffers[at], p)
+    share = transfer.engines / p.dma_engines
+    begin, last = state.engines.share(ready + p.dma_start, transfer.engine_ns * share)
+    end = max(last, begin + transfer.engine_ns) + p.dma_stagger
+    state.active.append((begin, end))
+    state.spill_bytes += transfer.bytes
+    return end
 
 
 def _ready(state: _State, step: Step) -> tuple[float, int, str]:
@@ -194,6 +261,7 @@ def _ready(state: _State, step: Step) -> tuple[float, int, str]:
         if not state.placed[buffer]:
             state.placed[buffer] = True
             for dead in state.replaced.get(buffer, ()):
+                state.gone.add(dead)
                 if state.used.seen[dead] > ready and state.used.engine[dead] != mine:
                     ready, cause, reason = state.used.seen[dead], state.used.who[dead], "place"
     for number in step.after:

@@ -1,0 +1,79 @@
+"""Traffic that stands in no kernel: tiles that are spilled, and loads that a compiler drops.
+
+*Spills.* A tile that does not fit is written to HBM once it is made and read back before its last use
+(``memory.capacity`` says which). Both are DMAs like any other; whoever uses the tile last waits for the second.
+
+*Dropped loads.* The compiler is known to drop the load of a region that nothing wrote since it was loaded before, where
+the earlier tile is still there. An option, off by default: what is timed is then not what the kernel says.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+from twintrack.neuroncore.memory.buffer import Buffer
+from twintrack.neuroncore.timing.dma import Transfer
+from twintrack.neuroncore.timing.parameters import Parameters
+from twintrack.neuroncore.timing.trace import Step, Trace
+
+__all__ = ["Reloads", "spill_transfer", "spilled_positions"]
+
+
+def spilled_positions(trace: Trace, spilled: Iterable[Buffer]) -> frozenset[int]:
+    """Positions in ``trace.buffers`` of tiles that do not fit."""
+    wanted = {id(one) for one in spilled}
+    return frozenset(at for at, one in enumerate(trace.buffers) if id(one) in wanted)
+
+
+def spill_transfer(buffer: Buffer, p: Parameters) -> Transfer:
+    """One way of a spilled tile."""
+    rows = buffer.shape[0]
+    engines = max(1, min(int(p.dma_engines), math.ceil(rows / 8)))
+    busy = math.ceil(rows / engines) * p.dma_row + buffer.bytes / engines / p.dma_rate
+    return Transfer(buffer.bytes, buffer.bytes, engines, busy, rows, True)
+
+
+class Reloads:
+    """Loads that are dropped because an earlier tile still holds the same elements.
+
+    Args:
+        trace: of one core; HBM that it writes is never taken for unchanged.
+    """
+
+    def __init__(self, trace: Trace) -> None:
+        _, written = trace.touched()
+        self._trace = trace
+        self._written = written
+        self._held: dict[tuple[int, tuple[int, ...]], tuple[int, int]] = {}
+        self.dropped = 0
+        """Loads that were dropped."""
+        self.bytes = 0
+        """Bytes of them."""
+
+    def earlier(self, step: Step, gone: set[int]) -> int | None:
+        """The region that already holds what a DMA would load, or ``None``; remembers the load.
+
+        Args:
+            step: a DMA.
+            gone: buffers whose place another tile took.
+        """
+        regions, buffers = self._trace.regions, self._trace.buffers
+        if step.opcode != "dma_copy" or len(step.reads) != 1 or len(step.writes) != 1:
+            return None
+        source, target = regions[step.reads[0]], regions[step.writes[0]]
+        if (
+            buffers[source.buffer].on_chip
+            or source.buffer in self._written
+            or not buffers[target.buffer].on_chip
+        ):
+            return None
+        shape = (target.rows[1] - target.rows[0], *target.columns)
+        key = (step.reads[0], shape)
+        found = self._held.get(key)
+        if found is not None and found[1] not in gone and target.buffer != found[1]:
+            self.dropped += 1
+            self.bytes += step.work.bytes  # type: ignore[union-attr]
+            return found[0]
+        self._held[key] = (step.writes[0], target.buffer)
+        return None
