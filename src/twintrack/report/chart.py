@@ -114,12 +114,13 @@ def _lines(chart: LineChart) -> Figure:
         )
     layout: Figure = {
         "height": 340,
-        "xaxis": {"title": {"text": _plain(chart.x_label)}},
+        "xaxis": {"title": {"text": _plain(chart.x_label)}, "type": "log" if chart.log_x else "linear"},
         "yaxis": {"title": {"text": _plain(chart.y_label)}, "type": "log" if chart.log_y else "linear"},
         "hovermode": "closest",
     }
-    if chart.log_y:
-        layout["yaxis"] |= {"tickformat": "~g", "dtick": 1}
+    for axis, log in (("xaxis", chart.log_x), ("yaxis", chart.log_y)):
+        if log:
+            layout[axis] |= {"tickformat": "~g", "dtick": 1}
     return {"data": data, "layout": layout}
 
 

@@ -2,7 +2,7 @@
 
 Three things keep untrusted text (answers, prompts, names) from becoming markup: Jinja's autoescape on every
 text, chart JSON with ``<``, ``>`` and ``&`` written as escapes, and a content security policy in the page
-itself that lets no address be loaded and runs no script but the two inlined ones, named by their digests."""
+itself that lets no address be loaded and runs no script but the inlined ones, named by their digests."""
 
 from __future__ import annotations
 
@@ -30,6 +30,7 @@ from twintrack.report.records import (
     Timeline,
     Waterfall,
 )
+from twintrack.report.tracks import Tracks, tracks_data
 
 __all__ = ["render_page"]
 
@@ -42,6 +43,8 @@ def render_page(page: Page) -> str:
     # a carriage return would be normalised by the browser before it compares digests
     library = get_plotlyjs().replace("\r\n", "\n").replace("\r", "\n")
     script = _asset("page.js")
+    blocks = (*page.head, *(block for section in page.sections for block in section.blocks))
+    zooming = _asset("tracks.js") if any(isinstance(block, Tracks) for block in blocks) else ""
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("twintrack.report", "templates"),
         autoescape=True,
@@ -62,21 +65,24 @@ def render_page(page: Page) -> str:
         chart_notes=chart_notes,
         chart_sources=chart_sources,
         chart_table=chart_table,
+        tracks_data=tracks_data,
     )
     environment.tests.update(
         quantity=lambda value: isinstance(value, Quantity),
         status=lambda value: isinstance(value, Status),
         table=lambda value: isinstance(value, Table),
         chart=lambda value: isinstance(value, LineChart | BarChart | StackedBars | Timeline | Waterfall),
+        tracks=lambda value: isinstance(value, Tracks),
         texts=lambda value: isinstance(value, SideBySide),
         callout=lambda value: isinstance(value, Callout),
     )
     return environment.get_template("page.html.j2").render(
         page=page,
-        policy=_policy(library, script),
+        policy=_policy(library, script, *([zooming] if zooming else [])),
         style=_asset("page.css"),
         library=library,
         script=script,
+        zooming=zooming,
     )
 
 

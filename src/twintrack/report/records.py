@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from twintrack.quantity import Provenance, Quantity
+from twintrack.report.tracks import Tracks
 
 __all__ = [
     "BarChart",
@@ -126,6 +127,7 @@ class LineChart:
     y_label: str
     series: tuple[Series, ...]
     limits: tuple[Limit, ...] = ()
+    log_x: bool = False
     log_y: bool = False
     """Logarithmic; points at zero or below cannot stand on such an axis and are counted in a note."""
     note: str = ""
@@ -291,7 +293,7 @@ class Callout:
 
 
 Chart = LineChart | BarChart | StackedBars | Timeline | Waterfall
-Block = Table | Chart | SideBySide | Callout
+Block = Table | Chart | Tracks | SideBySide | Callout
 
 
 @dataclass(frozen=True, slots=True)
