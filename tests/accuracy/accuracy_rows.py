@@ -1,7 +1,7 @@
 """Published measurements that state shape and chip, each with the kernel that re-creates it.
 
-Times are in us. A measurement published as a rate over active time is stated as the time that the rate gives. ``fitted``
-marks the one measurement on which a parameter was fitted (``fitted_on`` in the parameters' data file); all others are
+Times are in us. A measurement published as a rate over active time is stated as the time that the rate gives.
+``fitted`` marks the one measurement on which a parameter was fitted (``fitted_on`` in the parameters' data file); all others are
 predictions. ``gated`` marks those on which the accuracy gates hold the model; the note says why another is not.
 """
 
@@ -56,14 +56,27 @@ class Row:
     long: bool = False
     """Traced by the script alone; tests take its figures from the file that the script writes."""
 
+    @property
+    def weight(self) -> int:
+        """About its instructions in thousands, for progress."""
+        return (
+            90
+            if self.long
+            else 40
+            if self.name.startswith("matmul_trn1")
+            else 10
+            if "matmul" in self.name
+            else 1
+        )
+
 
 def _matmul_on_trn2(name, kind, kernel, figures, note="", **keywords):
     made = tuple(
         Figure(quantity, published, gated=not note, note=note)
         for quantity, published in zip((TOTAL, TENSOR, DMA, VECTOR), figures, strict=True)
     )
-    operand = Shape((4096, 4096), BF16)
-    return Row(name, kind, "trn2", kernel, (operand, operand), made, _MATMUL2, keywords)
+    operands = Shape((4096, 4096), BF16), Shape((4096, 4096), BF16)
+    return Row(name, kind, "trn2", kernel, operands, made, _MATMUL2, keywords)
 
 
 def _matmul_on_trn1(name, kind, kernel, total, *, fitted=False, long=False, **keywords):
@@ -81,26 +94,26 @@ def _tiles(name, kernel, shapes, tflops, *, fitted):
 
 
 def _load_and_store(width, gigabytes_per_second, *, fitted):
-    operand = Shape((128, 16 * width), BF16)
+    operands = Shape((128, 16 * width), BF16), Shape((128, 16 * width), BF16)
     moved = 2 * 128 * 16 * width * 2
     note = f"published as {gigabytes_per_second} GB/s while active; its transposes state no shape and are left out"
     figure = Figure(DMA, moved / gigabytes_per_second * 1e-3, fitted=fitted, note=note)
     source = _PROFILING + "investigations/dma_efficiency.md"
     keywords = {"width": width}
     return Row(
-        f"dge_mixed_{width}", "dma", "trn2", small.load_and_store, (operand, operand), (figure,), source, keywords
+        f"dge_mixed_{width}", "dma", "trn2", small.load_and_store, operands, (figure,), source, keywords
     )
 
 
 def _vector_add(width, elements, total):
-    operand = Shape((elements,))
+    operands = Shape((elements,)), Shape((elements,)), Shape((elements,))
     note = "third party; includes the start of a kernel, which the model leaves out"
     return Row(
         f"vector_add_{width}",
         "dma",
         "trn2",
         small.vector_add,
-        (operand, operand, operand),
+        operands,
         (Figure(TOTAL, total, gated=False, note=note),),
         _STUDENT,
         {"width": width},
@@ -118,9 +131,17 @@ ROWS: tuple[Row, ...] = (
     _load_and_store(2048, 354, fitted=False),
     _matmul_on_trn2("matmul_trn2_v0", "mixed", matmul.tiled, (8602, 4806, 7906, 176), _V0, left_loads=3),
     _matmul_on_trn2(
-        "matmul_trn2_v1", "mixed", matmul.blocked_columns_first, (2451, 2163, 1325, 174), _V1, block_m=8, block_n=2
+        "matmul_trn2_v1",
+        "mixed",
+        matmul.blocked_columns_first,
+        (2451, 2163, 1325, 174),
+        _V1,
+        block_m=8,
+        block_n=2,
     ),
-    _matmul_on_trn2("matmul_trn2_v2", "tensor", matmul.row_loads, (1801, 1781, 819, 172), block_m=8, block_n=2),
+    _matmul_on_trn2(
+        "matmul_trn2_v2", "tensor", matmul.row_loads, (1801, 1781, 819, 172), block_m=8, block_n=2
+    ),
     _matmul_on_trn1("matmul_trn1_tiled", "dma", matmul.tiled, 51_800, fitted=True, long=True),
     _matmul_on_trn1("matmul_trn1_hoisted", "dma", matmul.blocked, 42_960, long=True, block_m=1, block_n=1),
     _matmul_on_trn1("matmul_trn1_block_free", "dma", matmul.blocked, 22_070, block_m=2, block_n=2),
@@ -152,7 +173,7 @@ VERSIONS: tuple[tuple[str, ...], ...] = (
 """Versions of one kernel, the slowest first."""
 
 NOT_RECREATED: Mapping[str, str] = {
-    "vector_add_tiled, ROW_CHUNK = 1 and 128 (37,318 and 378 us, trn2, third party)": "the shape of a tile is not stated",
+    "vector_add_tiled, ROW_CHUNK = 1 and 128 (37,318 and 378 us, trn2, third party)": "no tile shape is stated",
     "matrix transpose (86 us, trn2, third party)": "no shape is stated",
     "LayerNorm 300 x 1000 (2,311 and 1,969 us, trn1)": "a host's latency, mostly not the kernel's",
     "Mamba in PyTorch (151.83 ms, NeuronCore-v2)": "instructions are the compiler's; it is no kernel",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from importlib.resources import files
 from pathlib import Path
@@ -125,9 +125,3 @@ def digest() -> str:
     for name in ("accuracy_rows.py", "kernels_matmul.py", "kernels_small.py"):
         found.update((here / name).read_bytes())
     return found.hexdigest()
-
-
-def mean_absolute_error(rows: Iterable[Result]) -> float:
-    """Mean of ``|error|``."""
-    errors = [abs(one.error) for one in rows]
-    return sum(errors) / len(errors)

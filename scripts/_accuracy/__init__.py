@@ -1,0 +1,1 @@
+"""Parts of ``scripts/accuracy.py``: kernels whose times were published, simulated and compared."""
