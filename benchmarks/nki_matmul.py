@@ -1,4 +1,4 @@
-"""What a bfloat16 matmul costs on the software NeuronCore, in NumPy float32 matmuls: ``python benchmarks/nki_matmul.py``.
+"""A bfloat16 matmul on the software NeuronCore, in NumPy float32 matmuls: ``python benchmarks/nki_matmul.py``.
 
 Three ratios, each a median of pairs that were measured in turn on one thread, in CPU seconds: 1024^3 with ``fast``
 checks against NumPy, 4096^3 (8,192 matrix instructions) likewise, and 1024^3 with ``all`` checks against ``fast``. Ends
@@ -11,10 +11,10 @@ import sys
 from collections.abc import Callable
 
 import numpy as np
+
 from _nki import bf16_operands, matmul, pairs_of
 from _one_thread import one_thread
 from _pairs import line, median_ratio, verdict
-
 from twintrack import nki
 from twintrack.neuroncore.emulator.core import Checks
 
