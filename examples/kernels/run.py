@@ -3,14 +3,16 @@
     python examples/kernels/run.py softmax --dtype bfloat16 --check all
 
 Prints the largest error of each output beside its tolerance, and what the run took: instructions, bytes to and from
-HBM, the most that was live in SBUF and PSUM. Exit code 1 where an error is above the tolerance. With --no-values the
-kernel is traced on shapes alone, which is quick at any size, and nothing is compared.
+HBM, the most that was live in SBUF and PSUM. Exit code 1 where an error is above the tolerance, 2 where the kernel
+breaks a rule or refuses the sizes. With --no-values the kernel is traced on shapes alone, which is quick at any size,
+and nothing is compared.
 """
 
 from __future__ import annotations
 
 import argparse
 import importlib.util
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -205,9 +207,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for name, value in write_arrays(given.save_inputs, inputs).items():
             print(f"{name}: {value.dtype.name} {list(value.shape)} in {given.save_inputs}")
         return 0
-    outcome = run_example(
-        one, given.dtype, sizes=sizes, chip=given.chip, checks=given.check, values=not given.no_values
-    )
+    try:
+        outcome = run_example(
+            one, given.dtype, sizes=sizes, chip=given.chip, checks=given.check, values=not given.no_values
+        )
+    except AssertionError as error:  # of the kernel itself, or of a rule that it breaks
+        print(f"run.py: {error}", file=sys.stderr)
+        return 2
     shown = ", ".join(f"{key}={value}" for key, value in sizes.items())
     print(f"{one.name}: {given.dtype}, {shown}, on {given.chip}")
     print("\n".join(_told(one, given.dtype, outcome)))

@@ -72,6 +72,15 @@ def test_the_general_command_runs_an_example_on_saved_inputs(tmp_path, monkeypat
     assert listed.output.count("activation") >= 2
 
 
+def test_sizes_that_a_kernel_refuses_are_one_line_and_exit_code_2(capsys):
+    assert _runner().main(["matmul_basic", "--no-values", "--size", "k=200"]) == 2
+    assert _runner().main(["center_columns", "--no-values", "--size", "columns=8192"]) == 2
+
+    first, second = capsys.readouterr().err.splitlines()
+    assert first == "run.py: K must be a multiple of 128"
+    assert "at most 16384 bytes per partition for a tile in PSUM" in second
+
+
 def test_a_size_that_the_example_has_not_is_named(capsys):
     with pytest.raises(SystemExit) as left:
         _runner().main(["softmax", "--size", "width=3"])

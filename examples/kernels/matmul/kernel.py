@@ -28,8 +28,7 @@ TILE_N = 512  # columns of the moving tile: one PSUM bank of float32
 @nki.jit
 def matmul_basic(lhs_t: nl.NkiTensor, rhs: nl.NkiTensor) -> nl.NkiTensor:
     """Three loops over tiles; both operands loaded in the innermost."""
-    size_k, size_m = lhs_t.shape
-    size_n = rhs.shape[1]
+    size_k, size_m, size_n = sizes(lhs_t, rhs)
     out = nl.ndarray((size_m, size_n), dtype=lhs_t.dtype, buffer=nl.shared_hbm)
     for m in range(size_m // TILE_M):
         for n in range(size_n // TILE_N):
@@ -47,8 +46,7 @@ def matmul_basic(lhs_t: nl.NkiTensor, rhs: nl.NkiTensor) -> nl.NkiTensor:
 @nki.jit
 def matmul_hoisted(lhs_t: nl.NkiTensor, rhs: nl.NkiTensor) -> nl.NkiTensor:
     """The stationary tiles of a row of results are loaded before the loop over N, with one DMA."""
-    size_k, size_m = lhs_t.shape
-    size_n = rhs.shape[1]
+    size_k, size_m, size_n = sizes(lhs_t, rhs)
     out = nl.ndarray((size_m, size_n), dtype=lhs_t.dtype, buffer=nl.shared_hbm)
     for m in range(size_m // TILE_M):
         stationary = load_block(lhs_t, 0, size_k, m * TILE_M, TILE_M)
@@ -65,8 +63,7 @@ def matmul_block_free(
     lhs_t: nl.NkiTensor, rhs: nl.NkiTensor, tiles_m: int = 4, tiles_n: int = 2
 ) -> nl.NkiTensor:
     """``tiles_m x tiles_n`` tiles of results per pair of loads; each load reaches over the whole of K."""
-    size_k, size_m = lhs_t.shape
-    size_n = rhs.shape[1]
+    size_k, size_m, size_n = sizes(lhs_t, rhs)
     out = nl.ndarray((size_m, size_n), dtype=lhs_t.dtype, buffer=nl.shared_hbm)
     for first_m in range(0, size_m // TILE_M, tiles_m):
         rows = min(tiles_m, size_m // TILE_M - first_m)
@@ -91,8 +88,7 @@ def matmul_block_all(
     SBUF then holds blocks of ``tiles_k`` tiles of K however long K is, so ``tiles_m`` and ``tiles_n`` can grow, and
     with them the times that an element is used per load.
     """
-    size_k, size_m = lhs_t.shape
-    size_n = rhs.shape[1]
+    size_k, size_m, size_n = sizes(lhs_t, rhs)
     out = nl.ndarray((size_m, size_n), dtype=lhs_t.dtype, buffer=nl.shared_hbm)
     for first_n in range(0, size_n // TILE_N, tiles_n):
         columns = min(tiles_n, size_n // TILE_N - first_n)
@@ -107,6 +103,17 @@ def matmul_block_all(
             for m in range(rows):
                 store_row(out, result[:, m, :], (first_m + m) * TILE_M, first_n * TILE_N)
     return out
+
+
+def sizes(lhs_t: nl.NkiTensor, rhs: nl.NkiTensor) -> tuple[int, int, int]:
+    """K, M and N; whole tiles only, for a rest would be left out of the sums."""
+    size_k, size_m = lhs_t.shape
+    size_n = rhs.shape[1]
+    assert size_k == rhs.shape[0], "lhs_t and rhs must have the same K"
+    assert size_k % TILE_K == 0, "K must be a multiple of 128"
+    assert size_m % TILE_M == 0, "M must be a multiple of 128"
+    assert size_n % TILE_N == 0, "N must be a multiple of 512"
+    return size_k, size_m, size_n
 
 
 def load_block(source: nl.NkiTensor, start_k: int, depth: int, start: int, width: int) -> nl.NkiTensor:
