@@ -134,7 +134,8 @@ def launch_ranks(
         scheduler.finish(where)
     for search in hazards:
         search.finish()
-    memory = () if options.checks is Checks.OFF else _memory(machine, strict=options.strict)
+    fused = getattr(function, "loops_are_fused", False)
+    memory = () if options.checks is Checks.OFF else _memory(machine, strict=options.strict, fused=fused)
     refuse_writes(common)
     size = machine.programs
     found = []
@@ -188,15 +189,21 @@ def _returned_alike(returned: Sequence[Any], where: str) -> None:
             )
 
 
-def _memory(machine: Machine, *, strict: bool) -> tuple[MemoryUse, ...]:
+def _memory(machine: Machine, *, strict: bool, fused: bool) -> tuple[MemoryUse, ...]:
     """What the tiles take; PSUM must suffice, SBUF where spills are refused.
+
+    Args:
+        machine: after the run.
+        strict: whether spills are refused.
+        fused: whether the kernel's compiler fuses loops, as that of the older dialect may, so that tiles which live at
+            the same time here need not do so on a device; then PSUM must suffice where spills are refused.
 
     Raises:
         KernelError: naming the tile that does not fit and the line where it is made.
     """
     found = tuple(memory_use(core.buffers, core.generation) for core in machine.cores)
     for core, use in zip(machine.cores, found, strict=True):
-        if use.psum_over is not None:
+        if use.psum_over is not None and (strict or not fused):
             raise KernelError(
                 f"live tiles in PSUM that fit its {PSUM_BANKS} banks of {PSUM_BANK_BYTES} bytes per partition",
                 found=f"{use.psum_peak} bytes at once, without room for {use.psum_over!r}",

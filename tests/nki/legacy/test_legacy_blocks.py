@@ -156,3 +156,24 @@ def test_an_allocation_function_returns_an_address() -> None:
         KernelError, match=r"\(bank_id, start_partition, byte_addr\) from the allocation function"
     ):
         kernel(np.ones((8, 4), np.float32))
+
+
+def test_blocks_in_psum_need_not_fit_together_unless_told_so() -> None:
+    """The compiler of 2.26 fused loops over blocks."""
+
+    @nki.jit
+    def kernel(a: Any) -> Any:
+        out = nl.ndarray((12, 16, 512), dtype=nl.float32, buffer=nl.shared_hbm)
+        tile = nl.load(a)
+        products = nl.ndarray((12, nl.par_dim(16), 512), dtype=nl.float32, buffer=nl.psum)
+        for i in nl.affine_range(12):
+            products[i] = nisa.nc_matmul(tile[:, 0:16], tile)
+        for i in nl.affine_range(12):
+            nl.store(out[i], products[i])
+        return out
+
+    data = _RNG.random((8, 512), np.float32)
+    expected = np.broadcast_to(data[:, :16].T @ data, (12, 16, 512))
+    assert np.allclose(kernel(data), expected, rtol=1e-5)
+    with pytest.raises(KernelError, match="live tiles in PSUM that fit its 8 banks"):
+        simulate(kernel).with_options(strict=True)(data)

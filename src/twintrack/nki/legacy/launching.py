@@ -133,6 +133,7 @@ def _tiled(function: Callable[..., Any]) -> Callable[..., Any]:
         settle()
         return _output(returned)
 
+    run.loops_are_fused = True  # type: ignore[attr-defined]
     return run
 
 
