@@ -79,8 +79,9 @@ class TwintrackError(Exception):
         super().__init__(required, found, where, remedy)
 
     def __str__(self) -> str:
-        """One line: ``where: required ..., found ...; remedy``."""
-        text = f"{self.where}: required {self.required}, found {self.found}; {self.remedy}"
+        """One line: ``where: required ..., found ...; remedy``; a comma that ends a part is not doubled."""
+        required, found = self.required.removesuffix(","), self.found.removesuffix(",")
+        text = f"{self.where}: required {required}, found {found}; {self.remedy}"
         return " ".join(text.split())
 
 

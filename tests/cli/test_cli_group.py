@@ -207,3 +207,9 @@ main()
         out, err = process.communicate(timeout=60)
 
     assert (process.returncode, out, err) == (130, "", "twintrack: stopped\n")
+
+
+def test_a_clause_that_ends_in_a_comma_is_not_followed_by_a_second_one():
+    error = JobError("a mask, one per row,", found="none, as stated,", where="job.toml", remedy="add it")
+
+    assert str(error) == "job.toml: required a mask, one per row, found none, as stated; add it"

@@ -74,7 +74,9 @@ def test_the_general_command_runs_an_example_on_saved_inputs(tmp_path, monkeypat
 
 def test_sizes_that_a_kernel_refuses_are_one_line_and_exit_code_2(capsys):
     assert _runner().main(["matmul_basic", "--no-values", "--size", "k=200"]) == 2
-    assert _runner().main(["center_columns", "--no-values", "--size", "columns=8192"]) == 2
+    assert (
+        _runner().main(["center_columns", "--no-values", "--size", "rows=256", "--size", "columns=8192"]) == 2
+    )
 
     first, second = capsys.readouterr().err.splitlines()
     assert first == "run.py: K must be a multiple of 128"
