@@ -421,3 +421,24 @@ def test_without_values_reads_are_still_of_what_was_written():
         psum = blank((8, 8), "float32", "psum")
         nisa.nc_matmul_mx(psum, words, words, scales, scales)
         assert is_written(psum)
+
+
+@pytest.mark.parametrize("index", [0, 3, 7])
+def test_a_copy_at_a_dynamic_address_moves_the_indexed_part(index):
+    with core_of() as core:
+        data = np.random.default_rng(0).standard_normal((16, 8, 4)).astype(np.float32)
+        src = tile(core, data, "float32")
+        at = tile(core, np.array([[index]]), "int32")
+        taken, put = blank((16, 4), "float32"), tile(core, np.zeros((16, 8, 4)), "float32")
+        nisa.tensor_copy_dynamic_src(taken, src.select(1, at))
+        nisa.tensor_copy_dynamic_dst(put.select(1, at), taken)
+        expected = np.zeros((16, 8, 4))
+        expected[:, index] = data[:, index]
+        assert np.array_equal(taken.array(), data[:, index])
+        assert np.array_equal(put.array(), expected)
+        for broken in (
+            lambda: nisa.tensor_copy_dynamic_src(taken, src[:, 0, :]),
+            lambda: nisa.tensor_copy_dynamic_dst(taken, src.select(1, at)),
+        ):
+            with pytest.raises(KernelError, match="an address known only at run time, found a static one"):
+                broken()

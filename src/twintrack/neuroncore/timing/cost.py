@@ -46,6 +46,8 @@ NO_TABLE = frozenset({"copy", "square", "relu", "abs", "sign", "prelu"})
 """Functions that need no table of coefficients: our choice, none is published."""
 _HALF_WIDTH = frozenset({"bfloat16", "float16"})
 _PASSES = 4
+_DYNAMIC_COPY = 600
+"""Cycles at least of a copy whose address is known only at run time."""
 
 
 def _n(ins: Instruction) -> int:
@@ -83,10 +85,10 @@ def _copy(ins: Instruction, p: Parameters) -> tuple[float, int]:
     out, data = ins.outs[0], ins.ins[0]
     assert out is not None  # noqa: S101 - operands of an issued instruction
     assert data is not None  # noqa: S101
+    if out.dynamic is not None or data.dynamic is not None:
+        return max(_DYNAMIC_COPY, _n(ins)), 1
     rate = _fast_copy(ins, out, data, p)
-    return max(p.minimum_interval, _n(ins)) / rate if rate == 1 else max(
-        p.minimum_interval, _n(ins) / rate
-    ), rate
+    return max(p.minimum_interval, _n(ins) / rate), rate
 
 
 def _tensor_scalar(ins: Instruction, p: Parameters) -> tuple[float, int]:

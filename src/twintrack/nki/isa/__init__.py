@@ -43,6 +43,8 @@ from twintrack.nki.isa.movement import (
     dma_transpose,
     memset,
     tensor_copy,
+    tensor_copy_dynamic_dst,
+    tensor_copy_dynamic_src,
     tensor_copy_predicated,
 )
 from twintrack.nki.isa.random import rand2, rand_get_state, rand_set_state, rng, set_rng_seed
@@ -126,6 +128,8 @@ __all__ = [
     "sequence_bounds",
     "set_rng_seed",
     "tensor_copy",
+    "tensor_copy_dynamic_dst",
+    "tensor_copy_dynamic_src",
     "tensor_copy_predicated",
     "tensor_engine",
     "tensor_partition_reduce",

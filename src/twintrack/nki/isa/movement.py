@@ -21,7 +21,16 @@ from twintrack.nki.isa.issue import (
 )
 from twintrack.nki.tensor import NkiTensor
 
-__all__ = ["dma_compute", "dma_copy", "dma_transpose", "memset", "tensor_copy", "tensor_copy_predicated"]
+__all__ = [
+    "dma_compute",
+    "dma_copy",
+    "dma_transpose",
+    "memset",
+    "tensor_copy",
+    "tensor_copy_dynamic_dst",
+    "tensor_copy_dynamic_src",
+    "tensor_copy_predicated",
+]
 
 
 def dma_copy(
@@ -157,6 +166,51 @@ def tensor_copy(
         KernelError: for operands in HBM, unequal shapes, or an engine that cannot.
     """
     return issue("tensor_copy", choose(engine, Engine.VECTOR), (dst,), (src,), {}, name)
+
+
+def tensor_copy_dynamic_src(
+    dst: NkiTensor, src: NkiTensor, engine: _engine = _engine.unknown, name: str | None = None
+) -> NkiInstruction:
+    """``tensor_copy`` from an address within each partition that is known only at run time (documented in 2.27).
+
+    Args:
+        dst: as many partitions and elements per partition as ``src``.
+        src: a view whose free offset is one index in SBUF or a register, as ``select`` and ``ap`` make.
+        engine: as for ``tensor_copy``.
+        name: for messages and profiles.
+
+    Raises:
+        KernelError: as ``tensor_copy``; also if the address of ``src`` is static.
+    """
+    _require_dynamic("src", tensor_of("tensor_copy", "src", src))
+    return tensor_copy(dst, src, engine, name)
+
+
+def tensor_copy_dynamic_dst(
+    dst: NkiTensor, src: NkiTensor, engine: _engine = _engine.unknown, name: str | None = None
+) -> NkiInstruction:
+    """``tensor_copy`` to an address within each partition that is known only at run time (documented in 2.27).
+
+    Args:
+        dst: a view whose free offset is one index in SBUF or a register.
+        src: as many partitions and elements per partition as ``dst``.
+        engine: as for ``tensor_copy``.
+        name: for messages and profiles.
+
+    Raises:
+        KernelError: as ``tensor_copy``; also if the address of ``dst`` is static.
+    """
+    _require_dynamic("dst", tensor_of("tensor_copy", "dst", dst))
+    return tensor_copy(dst, src, engine, name)
+
+
+def _require_dynamic(operand: str, tensor: NkiTensor) -> None:
+    if not tensor.is_indirect():
+        raise author_error(
+            f"{operand} at an address known only at run time",
+            f"a static one, {tensor.describe()}",
+            "use nisa.tensor_copy, or make the view with select(dim, index) or ap(scalar_offset=index)",
+        )
 
 
 def tensor_copy_predicated(
