@@ -143,6 +143,54 @@ def disasm(
         click.echo(line)
 
 
+@command.command("profile")
+@click.argument("target", metavar="FILE.py:KERNEL")
+@_common
+@click.option(
+    "--shape",
+    "shapes",
+    multiple=True,
+    metavar="NAME=128x512:TYPE",
+    help="An argument's shape, in place of an array.",
+)
+@click.option(
+    "--drop-reloads",
+    is_flag=True,
+    help="Leave out loads of what an earlier tile still holds, as the compiler is known to.",
+)
+@click.option(
+    "--out", type=click.Path(path_type=Path), help="A folder for profile.html, trace.json, profile.json."
+)
+@click.option("--json", "as_json", is_flag=True, help="The figures as JSON, for machines.")
+def profile(
+    target: str,
+    inputs: Path | None,
+    shapes: tuple[str, ...],
+    settings: tuple[str, ...],
+    chip: str | None,
+    lnc: str | None,
+    check: str,
+    strict: bool,
+    sdk: str | None,
+    drop_reloads: bool,
+    out: Path | None,
+    as_json: bool,
+) -> None:
+    """Say how long a kernel takes on a NeuronCore, what bounds it, and what would help most.
+
+    Nothing is computed: arrays of --inputs stand for their shapes. Times are simulated and carry the error that the
+    accuracy table supports. trace.json opens in Perfetto and chrome://tracing.
+    """
+    from twintrack.cli.kernel_profile import run_profile, show
+    from twintrack.nki.files import running_kernel
+
+    changes = {"check": check, "strict": strict, "values": False}
+    kernel, options, given = _call(target, inputs, shapes, settings, chip, lnc, sdk, **changes)
+    with running_kernel(target):
+        found = run_profile(kernel, given, options, drop_reloads=drop_reloads)
+    show(found, out, as_json=as_json)
+
+
 @command.command("lint")
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option(
@@ -199,9 +247,28 @@ def _launch(
     **changes: Any,
 ) -> tuple[Launch, dict[str, Any]]:
     """Run a kernel; what it did, and the arguments that it was given."""
-    from twintrack.nki.arrays import Shape
-    from twintrack.nki.files import arguments_of, load_kernel, parse_shape, read_arrays, running_kernel
+    from twintrack.nki.files import running_kernel
     from twintrack.nki.launch import launch
+
+    kernel, options, given = _call(target, inputs, shapes, settings, chip, lnc, sdk, **changes)
+    with running_kernel(target):
+        return launch(kernel.function, kernel.grid, (), given, options, kernel.schedule), given
+
+
+def _call(
+    target: str,
+    inputs: Path | None,
+    shapes: tuple[str, ...],
+    settings: tuple[str, ...],
+    chip: str | None,
+    lnc: str | None,
+    sdk: str | None,
+    **changes: Any,
+) -> tuple[Kernel, Options, dict[str, Any]]:
+    """A kernel on its grid, how it is run, and its arguments."""
+    from twintrack.nki.arrays import Shape
+    from twintrack.nki.files import arguments_of, load_kernel, parse_shape, read_arrays
+    from twintrack.nki.kernel import Kernel
 
     if sdk is not None:
         _require_documented(Path(target.rpartition(":")[0]), sdk)
@@ -215,8 +282,8 @@ def _launch(
         arrays = {name: Shape(value.shape, value.dtype) for name, value in arrays.items()}
         arrays.update(parse_shape(text) for text in shapes)
     given = arguments_of(kernel.function, arrays, dict(_setting(text) for text in settings))
-    with running_kernel(target):
-        return launch(kernel.function, grid, (), given, options, kernel.schedule), given
+    on_grid = Kernel(kernel.function, grid, kernel.chip, kernel.schedule)
+    return on_grid, options, given
 
 
 def _require_documented(path: Path, sdk: str) -> None:

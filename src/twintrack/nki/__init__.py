@@ -9,6 +9,7 @@ from __future__ import annotations
 from twintrack.nki import collectives, isa, language, typing
 from twintrack.nki.installing import install, installed, uninstall
 from twintrack.nki.kernel import Kernel, jit, simulate
+from twintrack.nki.profiling import profile
 
 __all__ = [
     "Kernel",
@@ -18,6 +19,7 @@ __all__ = [
     "isa",
     "jit",
     "language",
+    "profile",
     "simulate",
     "typing",
     "uninstall",

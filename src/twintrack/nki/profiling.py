@@ -28,6 +28,7 @@ def profile(
     settings: Mapping[str, Any] | None = None,
     options: Options | None = None,
     what_if: bool = True,
+    drop_reloads: bool = False,
     progress: Progress | None = None,
 ) -> Profile:
     """Time a kernel without computing its values.
@@ -40,6 +41,7 @@ def profile(
         settings: named arguments.
         options: further options of the run, such as ``strict`` or ``trip_counts`` of loops over registers.
         what_if: whether it is timed again with one limit lifted at a time.
+        drop_reloads: whether loads of what an earlier tile still holds are left out, as the compiler is known to.
         progress: told the stage, how much is done and how much there is.
 
     Returns:
@@ -55,7 +57,7 @@ def profile(
         base = replace(base, generation=options_from_environment(chip=chip).generation)
     parameters = parameters_of(base.generation.chip)
     run = trace_kernel(made, arrays_or_shapes, dict(settings or {}), base, parameters, progress)
-    return profile_of(run, what_if=what_if, progress=progress)
+    return profile_of(replace(run, drop_reloads=drop_reloads), what_if=what_if, progress=progress)
 
 
 def _kernel(kernel: Any, lnc: int | None) -> Kernel:
@@ -73,7 +75,7 @@ def _kernel(kernel: Any, lnc: int | None) -> Kernel:
         return made
     if lnc not in (1, 2):
         raise KernelError("1 or 2 cores", found=repr(lnc), where="lnc", remedy="name one of them")
-    return made[lnc] if lnc > 1 else made
+    return made[lnc] if lnc > 1 else Kernel(made.function, (), made.chip, made.schedule)
 
 
 class _Sink:

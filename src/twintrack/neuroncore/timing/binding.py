@@ -68,7 +68,8 @@ def binding_of(shares: Mapping[str, float], what_if: Sequence[WhatIf], waits: Se
         busy = f"the {LIMIT_NAMES[most.name]} is active for {shares[most.name]:.0%} of the time"
     elif most.name.startswith("dma") and "dma" in shares:
         busy = f"DMA is active for {shares['dma']:.0%} of the time"
-    saved = f"the kernel would take {most.saved:.0%} less with {most.text}"
+    article = "the " if most.text.split(" ")[1] == "Engine" else ""
+    saved = f"the kernel would take {most.saved:.0%} less with {article}{most.text}"
     return Binding(most.name, f"{busy}, and {saved}")
 
 

@@ -43,6 +43,8 @@ def tracks_of(timeline: Timeline) -> list[Track]:
     engines = [Track(_TITLES[name], at) for at, name in enumerate(ENGINES)]
     queues: dict[str, list[int]] = {}
     for at, step in enumerate(timeline.trace.steps):
+        if timeline.spans[at].reason == "dropped":
+            continue
         if step.engine == DMA:
             queues.setdefault(step.queue, []).append(at)
         else:

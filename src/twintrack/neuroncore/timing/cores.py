@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
-from twintrack.neuroncore.memory.buffer import MemoryRegion
+from twintrack.neuroncore.memory.buffer import Buffer, MemoryRegion
 from twintrack.neuroncore.memory.generation import Generation
 from twintrack.neuroncore.timing.cost import Work
 from twintrack.neuroncore.timing.dma import Transfer
@@ -37,6 +37,8 @@ def schedule_cores(
     together: bool = False,
     unlimited: Collection[MemoryRegion] = (),
     share_hbm: bool = True,
+    spilled: Sequence[Collection[Buffer]] = (),
+    drop_reloads: bool = False,
 ) -> list[Timeline]:
     """Time several traces.
 
@@ -47,14 +49,29 @@ def schedule_cores(
         together: whether they run at once, as the cores of LNC2 do.
         unlimited: memories in which no tile waits for another's place.
         share_hbm: whether cores that run together share the bandwidth of HBM.
+        spilled: per trace, tiles that do not fit; they take no room where SBUF is unlimited.
+        drop_reloads: whether loads of what an earlier tile still holds are left out.
 
     Returns:
         A timeline per trace, each from its own start.
     """
     p = parameters or traces[0].parameters
+
+    def time(number: int, trace: Trace, meetings: Mapping[int, float] | None) -> Timeline:
+        fits = MemoryRegion.sbuf in unlimited or number >= len(spilled)
+        return schedule(
+            trace,
+            generation,
+            p,
+            meetings=meetings,
+            unlimited=unlimited,
+            spilled=() if fits else spilled[number],
+            drop_reloads=drop_reloads,
+        )
+
     if not together or len(traces) == 1:
-        return [schedule(one, generation, p, unlimited=unlimited) for one in traces]
-    found = _met(traces, generation, p, unlimited)
+        return [time(number, one, None) for number, one in enumerate(traces)]
+    found = _met(traces, time)
     shared = p.dma_core_rate_shared / p.dma_engines
     if not share_hbm or shared >= p.dma_rate:
         return found
@@ -68,19 +85,16 @@ def schedule_cores(
             reworked(one, at_dma_rate(p, share * shared + (1 - share) * p.dma_rate))
             for one, share in zip(traces, shares, strict=True)
         ]
-        found = _met(slower, generation, p, unlimited)
+        found = _met(slower, time)
     return found
 
 
 def _met(
-    traces: Sequence[Trace], generation: Generation, p: Parameters, unlimited: Collection[MemoryRegion]
+    traces: Sequence[Trace], time: Callable[[int, Trace, Mapping[int, float] | None], Timeline]
 ) -> list[Timeline]:
     meetings: list[dict[int, float]] = [{} for _ in traces]
     while True:
-        found = [
-            schedule(one, generation, p, meetings=at, unlimited=unlimited)
-            for one, at in zip(traces, meetings, strict=True)
-        ]
+        found = [time(number, one, meetings[number]) for number, one in enumerate(traces)]
         reached = [_latest([one.reached for one in found if one is not mine]) for mine in found]
         if reached == meetings:
             return found

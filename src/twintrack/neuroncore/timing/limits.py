@@ -6,11 +6,11 @@ altogether. To compare both, half of what a lifted limit saves counts.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from twintrack.neuroncore.memory.buffer import MemoryRegion
+from twintrack.neuroncore.memory.buffer import Buffer, MemoryRegion
 from twintrack.neuroncore.memory.generation import Generation
 from twintrack.neuroncore.timing.cores import Change, at_dma_rate, reworked, schedule_cores
 from twintrack.neuroncore.timing.dma import Transfer
@@ -56,7 +56,7 @@ def limits(p: Parameters, timelines: Sequence[Timeline], engines: Mapping[str, i
     """
     reasons = {span.reason for one in timelines for span in one.spans if span.wait > 0}
     found = [
-        Limit(name, f"the {title} at twice its rate", whole=False, change=_twice(name))
+        Limit(name, f"{title} at twice its rate", whole=False, change=_twice(name))
         for name, title in (
             ("tensor", "Tensor Engine"),
             ("vector", "Vector Engine"),
@@ -76,26 +76,22 @@ def limits(p: Parameters, timelines: Sequence[Timeline], engines: Mapping[str, i
                 change=_without_fixed,
             )
         )
-        found.append(
-            Limit("semaphores", "no delay from one engine to another", parameters={"semaphore": 0.0})
-        )
+        found.append(Limit("semaphores", "no delay between engines", parameters={"semaphore": 0.0}))
     if any(one.throttled_ns > 0 for one in timelines):
         found.append(
             Limit(
                 "throttle",
-                "the Tensor Engine at full rate from its first instruction on",
+                "Tensor Engine never throttled",
                 parameters={"throttle_share": 1.0},
             )
         )
     if any(getattr(work, "table", "") for work in _works(timelines)):
-        found.append(
-            Limit("table_loads", "no loads of activation tables", parameters={"scalar_table_load": 0.0})
-        )
-    if "place" in reasons:
+        found.append(Limit("table_loads", "no activation table loads", parameters={"scalar_table_load": 0.0}))
+    if "place" in reasons or any(one.spill_bytes for one in timelines):
         found.append(Limit("sbuf_capacity", "SBUF without end", unlimited=(MemoryRegion.sbuf,)))
         found.append(Limit("psum_capacity", "PSUM without end", unlimited=(MemoryRegion.psum,)))
     if len(timelines) > 1 and any(one.reached for one in timelines):
-        found.append(Limit("meetings", "no waiting of the cores for each other", meet=False))
+        found.append(Limit("meetings", "cores never wait for each other", meet=False))
     return tuple(found)
 
 
@@ -143,6 +139,8 @@ def retime(
     p: Parameters,
     *,
     together: bool,
+    spilled: Sequence[Collection[Buffer]] = (),
+    drop_reloads: bool = False,
     total: Callable[[Sequence[Timeline]], float],
 ) -> float:
     """Seconds of a kernel with one limit lifted.
@@ -153,6 +151,8 @@ def retime(
         generation: whose memory sizes hold.
         p: the model's parameters.
         together: whether the cores run at once.
+        spilled: per trace, tiles that do not fit.
+        drop_reloads: whether loads of what an earlier tile still holds are left out.
         total: seconds of the kernel from its timelines.
     """
     changed = limit.change
@@ -167,6 +167,8 @@ def retime(
             together=together,
             unlimited=limit.unlimited,
             share_hbm=limit.share_hbm,
+            spilled=spilled,
+            drop_reloads=drop_reloads,
         )
     )
 

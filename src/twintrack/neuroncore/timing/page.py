@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from twintrack.neuroncore.timing.binding import LIMIT_NAMES, REASONS
 from twintrack.neuroncore.timing.chrome_trace import Track, tracks_of
@@ -61,7 +62,7 @@ def page_of(profile: Profile) -> Page:
     waits = (wait_table(profile, _LONGEST_WAITS), queue_table(profile, _LONGEST_WAITS))
     sections = (
         Section("Timeline", (timeline_of(profile),)),
-        Section("What worked", (use_table(profile), memory_table(profile))),
+        Section("Engines and memory", (use_table(profile), memory_table(profile))),
         Section(
             "What would help most", _help(profile), "The kernel timed again with one limit lifted at a time."
         ),
@@ -85,7 +86,7 @@ def _help(profile: Profile) -> tuple[Block, ...]:
     bars = ("as it is", *(one.text for one in shown))
     times = (profile.time, *(profile.quantity(one.seconds) for one in shown))
     chart = BarChart("time with one limit lifted", "s", bars, (BarSeries("time", times),))
-    return (chart, help_table(profile))
+    return (chart, replace(help_table(profile), title="What each would save"))
 
 
 def _roofline_block(profile: Profile) -> Block:
@@ -108,7 +109,7 @@ def roofline(profile: Profile) -> LineChart | None:
     top = profile.peak_tflops * profile.cores
     slope = profile.bandwidth_peak * profile.cores * 1e-3  # TFLOPS per FLOP/byte
     ridge = top / slope
-    low, high = min(intensity, ridge) / 8, max(intensity, ridge) * 8
+    low, high = min(intensity, ridge) / 30, max(intensity, ridge) * 10
     reached = profile.flops / profile.seconds * 1e-12
     formula = f"min({top:g} TFLOPS, {profile.bandwidth_peak * profile.cores:g} GB/s x FLOP per byte)"
     ends = (

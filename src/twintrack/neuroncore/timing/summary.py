@@ -5,22 +5,28 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
+from twintrack.neuroncore.memory.buffer import Buffer
 from twintrack.neuroncore.memory.capacity import MemoryUse
 from twintrack.neuroncore.memory.generation import Generation
 from twintrack.neuroncore.timing.accuracy import error_of, kind_of
 from twintrack.neuroncore.timing.binding import binding_of
 from twintrack.neuroncore.timing.cores import schedule_cores
+from twintrack.neuroncore.timing.counts import (
+    bytes_of,
+    dma_of,
+    engines_of,
+    flops_of,
+    unpublished_of,
+    waits_of,
+)
 from twintrack.neuroncore.timing.limits import limits, retime
-from twintrack.neuroncore.timing.profile import DmaUse, EngineUse, Profile, Spilled, Wait, WhatIf
+from twintrack.neuroncore.timing.profile import Profile, Spilled, WhatIf
 from twintrack.neuroncore.timing.schedule import DMA, Timeline
 from twintrack.neuroncore.timing.trace import ENGINES, Trace
 
-__all__ = ["Progress", "Run", "profile_of", "waits_of"]
+__all__ = ["Progress", "Run", "profile_of"]
 
-_CRUMB = 1e-3
-"""Waits below a picosecond are what rounding leaves."""
 Progress = Callable[[str, int, int], None]
 """Told a stage, how much of it is done, and how much there is (0 where nobody knows)."""
 
@@ -35,6 +41,7 @@ class Run:
         memory: what each took on chip.
         generation: whose NeuronCore.
         together: whether the traces run at once.
+        drop_reloads: whether loads of what an earlier tile still holds are left out, as the compiler may.
     """
 
     kernel: str
@@ -42,6 +49,12 @@ class Run:
     memory: tuple[MemoryUse, ...]
     generation: Generation
     together: bool = False
+    drop_reloads: bool = False
+
+    @property
+    def spilled(self) -> tuple[tuple[Buffer, ...], ...]:
+        """Per trace, the tiles that do not fit."""
+        return tuple(tuple(one.buffer for one in use.spills) for use in self.memory)
 
 
 def profile_of(run: Run, *, what_if: bool = True, progress: Progress | None = None) -> Profile:
@@ -55,18 +68,24 @@ def profile_of(run: Run, *, what_if: bool = True, progress: Progress | None = No
     tell = progress or _silent
     tell("timing", 0, 0)
     p = run.traces[0].parameters
-    timelines = schedule_cores(run.traces, run.generation, together=run.together)
+    timelines = schedule_cores(
+        run.traces,
+        run.generation,
+        together=run.together,
+        spilled=run.spilled,
+        drop_reloads=run.drop_reloads,
+    )
     total = _longest if run.together else _sum
     seconds = total(timelines)
     cores = len(timelines) if run.together else 1
     time = seconds * cores
-    engines = _engines(timelines, time)
-    dma = _dma(timelines, time)
+    engines = engines_of(timelines, time)
+    dma = dma_of(timelines, time)
     lifted = _what_if(run, timelines, seconds, total, tell) if what_if else ()
     active = {name: one.active_seconds for name, one in engines.items()} | {"dma": dma.active_seconds}
     kind = kind_of(active)
-    flops = _flops(timelines)
-    hbm_read, hbm_written, sbuf = _bytes(timelines)
+    flops = flops_of(timelines)
+    hbm_read, hbm_written, sbuf = bytes_of(timelines)
     waits = waits_of(timelines)
     return Profile(
         kernel=run.kernel,
@@ -97,9 +116,9 @@ def profile_of(run: Run, *, what_if: bool = True, progress: Progress | None = No
         throttled_seconds=sum(one.throttled_ns for one in timelines) * 1e-9,
         binding=binding_of({name: value / time for name, value in active.items()}, lifted, waits),
         waits=waits,
-        unpublished=_unpublished(timelines),
+        unpublished=unpublished_of(timelines),
         what_if=lifted,
-        notes=_notes(run, len(timelines)),
+        notes=_notes(run, timelines),
         timelines=tuple(timelines),
         starts=_starts(timelines, together=run.together),
     )
@@ -126,97 +145,20 @@ def _starts(timelines: Sequence[Timeline], *, together: bool) -> tuple[float, ..
     return tuple(starts)
 
 
-def _notes(run: Run, programs: int) -> tuple[str, ...]:
+def _notes(run: Run, timelines: Sequence[Timeline]) -> tuple[str, ...]:
     found = []
+    programs = len(timelines)
     if programs > 1 and not run.together:
         found.append(f"{programs} programs of the grid are timed one after the other on one core")
-    if any(use.spills for use in run.memory):
-        found.append("traffic of spilled tiles is not in the time: give the kernel smaller tiles first")
+    moved = sum(one.spill_bytes for one in timelines)
+    if moved:
+        found.append(f"{moved:,} bytes are moved for tiles that do not fit in SBUF; they are in the time")
+    dropped = sum(one.dropped_loads for one in timelines)
+    if run.drop_reloads:
+        found.append(
+            f"{dropped:,} loads are left out, because an earlier tile still holds what they would load"
+        )
     return tuple(found)
-
-
-def _engines(timelines: Sequence[Timeline], time: float) -> dict[str, EngineUse]:
-    active = [0.0] * len(ENGINES)
-    counts = [0] * len(ENGINES)
-    for one in timelines:
-        for step, span in zip(one.trace.steps, one.spans, strict=True):
-            if step.engine != DMA:
-                active[step.engine] += span.end - span.start
-                counts[step.engine] += 1
-    return {
-        name: EngineUse(active[at] * 1e-9, active[at] * 1e-9 / time, counts[at])
-        for at, name in enumerate(ENGINES)
-        if counts[at] or name != "sync"
-    }
-
-
-def _dma(timelines: Sequence[Timeline], time: float) -> DmaUse:
-    transfers: list[Any] = [step.work for one in timelines for step in one.trace.steps if step.engine == DMA]
-    active = sum(end - start for one in timelines for start, end in one.dma_active) * 1e-9
-    moved = sum(one.bytes for one in transfers)
-    busy = sum(one.dma_busy_ns for one in timelines) * 1e-9
-    return DmaUse(
-        active,
-        active / time,
-        len(transfers),
-        moved,
-        sum(one.rows for one in transfers),
-        moved / active * 1e-9 if active else 0.0,
-        busy / time,
-    )
-
-
-def _flops(timelines: Sequence[Timeline]) -> int:
-    tensor = ENGINES.index("tensor")
-    works: list[Any] = [step.work for one in timelines for step in one.trace.steps if step.engine == tensor]
-    return sum(work.flops for work in works)
-
-
-def _bytes(timelines: Sequence[Timeline]) -> tuple[int, int, int]:
-    """Read from HBM, written to HBM, and both in SBUF."""
-    read = written = sbuf = 0
-    for one in timelines:
-        trace = one.trace
-        sizes = [
-            size if trace.buffers[region.buffer].region.value == "sbuf" else 0
-            for region, size in zip(trace.regions, trace.region_bytes, strict=True)
-        ]
-        for step in trace.steps:
-            sbuf += sum(sizes[region] for region in step.reads) + sum(sizes[region] for region in step.writes)
-            if step.engine == DMA:
-                work: Any = step.work
-                stored = work.bytes if work.writes_hbm else 0
-                written += stored
-                read += work.hbm_bytes - stored
-    return read, written, sbuf
-
-
-def _unpublished(timelines: Sequence[Timeline]) -> dict[str, int]:
-    found = Counter(
-        step.opcode
-        for one in timelines
-        for step in one.trace.steps
-        if step.engine != DMA and not getattr(step.work, "published", True)
-    )
-    return dict(sorted(found.items()))
-
-
-def waits_of(timelines: Sequence[Timeline]) -> tuple[Wait, ...]:
-    """Waits by engine, source line, cause and reason, the longest first."""
-    total: dict[tuple[str, str, str, str], float] = {}
-    count: dict[tuple[str, str, str, str], int] = {}
-    for one in timelines:
-        trace = one.trace
-        for step, span in zip(trace.steps, one.spans, strict=True):
-            if span.wait < _CRUMB:
-                continue
-            cause = trace.lines[trace.steps[span.cause].line] if span.cause >= 0 else ""
-            engine = "dma" if step.engine == DMA else ENGINES[step.engine]
-            key = (engine, trace.lines[step.line], cause, span.reason)
-            total[key] = total.get(key, 0.0) + span.wait
-            count[key] = count.get(key, 0) + 1
-    order = sorted(total, key=lambda key: (-total[key], key))
-    return tuple(Wait(*key, total[key] * 1e-9, count[key]) for key in order)
 
 
 def _what_if(
@@ -234,7 +176,16 @@ def _what_if(
     found = []
     for at, limit in enumerate(asked):
         tell("what would help", at, len(asked))
-        took = retime(limit, run.traces, run.generation, p, together=run.together, total=total)
+        took = retime(
+            limit,
+            run.traces,
+            run.generation,
+            p,
+            together=run.together,
+            spilled=run.spilled,
+            drop_reloads=run.drop_reloads,
+            total=total,
+        )
         found.append(WhatIf(limit.name, limit.text, took, 1 - took / seconds, limit.whole))
     tell("what would help", len(asked), len(asked))
     return tuple(sorted(found, key=lambda one: (one.seconds, one.name)))

@@ -107,7 +107,7 @@ def use_table(profile: Profile) -> Table:
     note = "Active excludes waiting. DMA is active while at least one of its engines is busy"
     if profile.dma.transfers:
         note += f"; all its engines together are busy for {profile.dma.busy_share:.1%} of the time"
-    return Table("What worked", columns, tuple(rows), note=note + ".")
+    return Table("Engines and DMA", columns, tuple(rows), note=note + ".")
 
 
 def memory_table(profile: Profile) -> Table:
@@ -139,6 +139,8 @@ def help_table(profile: Profile) -> Table:
     ]
     columns = (Column("timed again with"), Column("time", numeric=True), Column("saved", numeric=True))
     note = "One limit lifted at a time; a limit that is not listed was never met."
+    if any(one.saved < 0 for one in profile.what_if):
+        note += " Below 0: DMAs come into an order that is worse."
     return Table("What would help most", columns, tuple(rows), note=note)
 
 
