@@ -45,6 +45,7 @@ def test_a_grid_of_two_is_lnc2() -> None:
     data = _RNG.random((2, 8, 4), np.float32)
     assert np.allclose(kernel[2](data), data + 1)
     assert np.allclose(kernel[nl.nc(2)](data), data + 1)
+    assert np.allclose(kernel[0](data[:1]), data[:1] + 1)  # one program
 
 
 def _writes(a: Any, b: Any) -> None:

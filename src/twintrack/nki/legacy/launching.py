@@ -98,9 +98,9 @@ class LegacyKernel(Kernel):
         return LegacyKernel(function or self.plain, **{**kept, **changes})
 
     def __getitem__(self, grid: Any) -> LegacyKernel:
-        """The kernel on a grid: ``kernel[4, 2]``, ``kernel[nl.spmd_dim(nl.nc(2), 2)]``."""
+        """The kernel on a grid: ``kernel[4, 2]``, ``kernel[nl.spmd_dim(nl.nc(2), 2)]``; 0 is one program."""
         sizes = grid if isinstance(grid, tuple) else (grid,)
-        made = self.changed(grid=tuple(int(size) for size in sizes))
+        made = self.changed(grid=tuple(int(size) or 1 for size in sizes))
         if hasattr(self, "benchmark_result"):
             made.benchmark_result = self.benchmark_result
         return made
