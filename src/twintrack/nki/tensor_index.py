@@ -89,35 +89,49 @@ def index(tensor: View, key: Any) -> tuple[tuple[int, ...], tuple[int, ...], int
     return tuple(shape), tuple(strides), offset, dynamic
 
 
-def _plain(
-    tensor: View, keys: tuple[Any, ...]
-) -> tuple[tuple[int, ...], tuple[int, ...], int, None] | None:
-    """The slices that nearly all kernels take, ``[a:b, c:d]`` inside the tensor, quickly; ``None`` for all others."""
+def _plain(tensor: View, keys: tuple[Any, ...]) -> tuple[tuple[int, ...], tuple[int, ...], int, None] | None:
+    """The indices that nearly all kernels take, quickly; ``None`` for all others, wrong ones among them.
+
+    One per dimension: ``a:b``, ``nl.ds(a, n)`` or an integer from 0, inside the tensor.
+    """
     sizes, steps = tensor.shape, tensor.strides
     if len(keys) != len(sizes):
         return None
     offset = tensor.offset
-    shape = []
+    shape: list[int] = []
+    strides: list[int] = []
     for one, size, step in zip(keys, sizes, steps, strict=True):
-        if type(one) is not slice or one.step is not None:
-            return None
-        start, stop = one.start, one.stop
-        if start is None:
-            if stop is None:
+        kind = type(one)
+        if kind is slice:
+            start, stop = one.start, one.stop
+            if start is None and stop is None and one.step is None:
                 shape.append(size)
+                strides.append(step)
                 continue
-            start = 0
-        elif type(start) is not int:
+            if one.step is not None:
+                return None
+            start = 0 if start is None else start
+            stop = size if stop is None else stop
+        elif kind is DynamicSlice:
+            start = one[0]
+            if type(start) is not int or type(one[1]) is not int:
+                return None
+            stop = start + one[1]
+        elif kind is int and shape:  # the first dimension of a tile is kept
+            if not 0 <= one < size:
+                return None
+            offset += one * step
+            continue
+        else:
             return None
-        if stop is None:
-            stop = size
-        elif type(stop) is not int:
-            return None
-        if not 0 <= start < stop <= size:
+        if type(start) is not int or type(stop) is not int or not 0 <= start < stop <= size:
             return None
         offset += start * step
         shape.append(stop - start)
-    return tuple(shape), steps, offset, None
+        strides.append(step)
+    if len(shape) < 2 and tensor.storage.buffer.on_chip:
+        return None
+    return tuple(shape), tuple(strides), offset, None
 
 
 def sliced(

@@ -22,6 +22,7 @@ from twintrack.neuroncore.memory.written import Pattern, pattern_of
 __all__ = ["Dynamic", "View"]
 
 Array = npt.NDArray[Any]
+_PSUM = MemoryRegion.psum
 
 
 class Dynamic(NamedTuple):
@@ -112,8 +113,15 @@ class View:
         found = self._signature
         if found is None:
             buffer = self.storage.buffer
-            start = self.start_partition if buffer.on_chip else 0
-            byte = self.start_byte % PSUM_BANK_BYTES if buffer.region is MemoryRegion.psum else 0
+            address = buffer.address
+            start = byte = 0
+            if buffer.on_chip:
+                size = self.dtype.bytes
+                start = self.offset * size // (buffer.row * buffer.dtype.bytes)
+                if address is not None:
+                    start += address[0]
+                if buffer.region is _PSUM:
+                    byte = self.start_byte % PSUM_BANK_BYTES
             found = (
                 buffer.region,
                 self.dtype,
@@ -121,7 +129,7 @@ class View:
                 self.strides,
                 start,
                 byte,
-                buffer.address is None,
+                address is None,
                 None if self.dynamic is None else self.dynamic.signature,
             )
             self._signature = found
