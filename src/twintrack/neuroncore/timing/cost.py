@@ -59,8 +59,16 @@ def _in_psum(*views: View | None) -> bool:
     return any(view is not None and view.storage.buffer.region is MemoryRegion.psum for view in views)
 
 
+def _one_in_psum(first: View | None, second: View | None) -> bool:
+    return _in_psum(first) != _in_psum(second)
+
+
 def _sixteen(*views: View | None) -> bool:
     return all(view.dtype in _HALF_WIDTH for view in views if view is not None)
+
+
+def _brain(*views: View | None) -> bool:
+    return all(view.dtype == "bfloat16" for view in views if view is not None)
 
 
 def _dense(*views: View | None) -> bool:
@@ -76,8 +84,10 @@ def _fast_copy(ins: Instruction, out: View, data: View, parameters: Parameters) 
         if not psum and _dense(out, data):
             return 4
         return 2 if not psum or _dense(out, data) else 1
-    if ins.opcode == "tensor_copy" and not psum and out.dtype == data.dtype == "float32":
-        return 2  # measured: 512 float32 in 415 to 424 ns (kernel-optimization.rst, profile image)
+    if not psum and _dense(out, data):
+        # the width of the datapath for other types; measured: 512 float32 copied in 415 to 424 ns
+        # (kernel-optimization.rst, profile image), 16,384 to float8 in 8,778 (design-rmsnorm-quant.rst, likewise)
+        return 2
     return 1
 
 
@@ -98,17 +108,13 @@ def _tensor_scalar(ins: Instruction, p: Parameters) -> tuple[float, int]:
 def _tensor_tensor(ins: Instruction, p: Parameters) -> tuple[float, int]:
     n = _n(ins)
     data1, data2 = ins.ins[:2]
-    if _in_psum(data1, data2):
+    if _one_in_psum(data1, data2):
         return max(p.minimum_interval, n), 1
-    if p.chip != "trn1" and ins.engine is Engine.VECTOR and _sixteen(ins.outs[0], data1, data2):
+    sbuf = not _in_psum(data1, data2)
+    if p.chip != "trn1" and ins.engine is Engine.VECTOR and sbuf and _sixteen(ins.outs[0], data1, data2):
         return max(p.minimum_interval, n), 2
-    op = ins.attributes.get("op")
-    if (
-        p.chip == "trn1"
-        and op in ("add", "multiply", "subtract")
-        and _sixteen(data1, data2)
-        and _dense(data1, data2)
-    ):
+    plain = ins.attributes.get("op") in ("add", "multiply", "subtract")
+    if plain and sbuf and _brain(ins.outs[0], data1, data2) and _dense(data1, data2):
         return max(p.minimum_interval, n), 1
     return max(p.minimum_interval, 2 * n), 1
 
@@ -124,7 +130,7 @@ def _one_input(ins: Instruction, p: Parameters) -> tuple[float, int]:
 def _scalar_tensor_tensor(ins: Instruction, p: Parameters) -> tuple[float, int]:
     n = _n(ins)
     fast = (
-        _sixteen(ins.ins[0], ins.ins[2])
+        _brain(ins.ins[0], ins.ins[2])
         and (ins.attributes.get("op0"), ins.attributes.get("op1")) == ("subtract", "multiply")
         and n % 2 == 0
     )
@@ -135,14 +141,14 @@ def _scalar_tensor_tensor(ins: Instruction, p: Parameters) -> tuple[float, int]:
 
 def _tensor_reduce(ins: Instruction, p: Parameters) -> tuple[float, int]:
     n = _n(ins)
-    half = _sixteen(ins.outs[0], ins.ins[0]) and ins.attributes.get("op") in ("add", "maximum")
+    half = _brain(ins.outs[0], ins.ins[0]) and ins.attributes.get("op") in ("add", "maximum")
     # published as N / 2 for bf16; a profile image of Trainium2 shows N = 16,384 bf16 in N cycles for abs-max
     return max(p.minimum_interval, n / 2 if half else n), 1
 
 
 def _predicated(ins: Instruction, p: Parameters) -> tuple[float, int]:
     n = _n(ins)
-    return max(p.minimum_interval, n if _in_psum(*ins.ins) else 2 * n), 1
+    return max(p.minimum_interval, n if _one_in_psum(ins.ins[0], ins.ins[1]) else 2 * n), 1
 
 
 def _memset(ins: Instruction, p: Parameters) -> tuple[float, int]:
@@ -268,18 +274,23 @@ def _matmul(ins: Instruction, p: Parameters) -> Work:
     if ins.opcode == "nc_transpose":
         data = ins.ins[0]
         assert data is not None  # noqa: S101 - operands of an issued instruction
-        cycles = max(data.shape[0], min(p.minimum_interval, data.free_size))
-        return Work(cycles, p.tensor_gap, rows=data.shape[0] / 128)
+        passes = _passes(ins, data, p, transposes=True)
+        cycles = max(data.shape[0], min(p.minimum_interval, data.free_size)) * passes
+        return Work(cycles, p.tensor_gap * passes, rows=data.shape[0] / 128)
     stationary, moving = ins.ins[:2]
     assert stationary is not None  # noqa: S101
     assert moving is not None  # noqa: S101
-    double = ins.attributes.get("perf_mode") == "double_row"
-    pairs = 2 if double else 1
+    transposes = bool(ins.attributes.get("is_transpose"))
+    pairs = 2 if ins.attributes.get("perf_mode") == "double_row" else 1
     m, n, k = stationary.free_size // pairs, moving.free_size // pairs, stationary.shape[0]
-    cycles = float(max(min(p.minimum_interval, m), n))
-    gap = p.tensor_gap
-    if moving.dtype == "float32" and not ins.attributes.get("is_transpose"):
-        hints = ins.attributes.get("onezero", (False, False))
-        passes = _PASSES // 2 if any(hints) else _PASSES
-        cycles, gap = cycles * passes, gap * passes
-    return Work(cycles, gap, flops=2 * k * pairs * m * n, rows=k / 128)
+    passes = _passes(ins, moving, p, transposes=transposes)
+    cycles = float(max(min(p.minimum_interval, m), n)) * passes
+    return Work(cycles, p.tensor_gap * passes, flops=0 if transposes else 2 * k * pairs * m * n, rows=k / 128)
+
+
+def _passes(ins: Instruction, data: View, p: Parameters, *, transposes: bool) -> int:
+    """How often the array is fed: four times in float32, half of that for zeros and ones, or in v3's transpose mode."""
+    if data.dtype != "float32":
+        return 1
+    halved = (transposes and p.chip != "trn1") or any(ins.attributes.get("onezero", ()))
+    return _PASSES // 2 if halved else _PASSES

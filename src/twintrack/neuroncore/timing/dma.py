@@ -1,6 +1,6 @@
 """What a DMA costs: descriptors, bytes, engines.
 
-A transfer is cut into rows: stretches that are contiguous on both sides, at most a packet long. Each of the 16 engines
+A transfer is cut into rows: stretches contiguous on both sides, at most a descriptor long. Each of the 16 engines
 serves 8 of the 128 partitions; a transfer that touches fewer partitions uses fewer engines. An engine takes
 ``rows * dma_row + bytes / dma_rate`` for its share. Sources: sdk:nki/get-started/about/nki-dma-overview.rst,
 sdk:nki/deep-dives/nki-dma-bandwidth-guide.rst.
@@ -18,8 +18,8 @@ from twintrack.neuroncore.timing.parameters import Parameters
 __all__ = ["Transfer", "transfer_of"]
 
 _PARTITIONS_PER_ENGINE = 8
-_PACKET_BYTES = 4096
-"""Longest stretch of one descriptor (sdk:neuron-runtime/explore/compute-comm-overlap.rst)."""
+_DESCRIPTOR_BYTES = 65536
+"""Longest stretch of one descriptor (driver:v3/address_map.h)."""
 
 
 class Transfer(NamedTuple):
@@ -50,7 +50,7 @@ def transfer_of(ins: Instruction, p: Parameters) -> Transfer:
     rows = total = hbm = 0
     for out, source in sides:
         size = max(_bytes(out), _bytes(source))
-        run = min(_run(out), _run(source), _PACKET_BYTES * 16)
+        run = min(_run(out), _run(source), _DESCRIPTOR_BYTES)
         rows += max(1, math.ceil(size / max(1, run)))
         total += size
         hbm += sum(_bytes(view) for view in (out, source) if not view.storage.buffer.on_chip)
