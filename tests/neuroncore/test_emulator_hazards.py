@@ -2,10 +2,13 @@
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from twintrack import nki
 from twintrack.errors import KernelError
 from twintrack.neuroncore.emulator.core import Checks
+from twintrack.neuroncore.emulator.covered import Covered, overlap
 from twintrack.nki import isa as nisa
 from twintrack.nki import language as nl
 
@@ -346,3 +349,28 @@ def test_chains_of_tiles_of_any_length_order_a_gather_after_a_scatter(seed):
             nisa.dma_copy(table.vector_select(0, index), tiles[at])
 
     run(kernel, TABLE.copy(), ROWS)
+
+
+# bytes
+
+_AREAS = st.builds(
+    lambda starts, outer, run: Covered(np.unique(np.array(starts, np.int64)), tuple(outer), run),
+    st.lists(st.integers(20, 60), min_size=0, max_size=4),
+    st.lists(st.tuples(st.integers(1, 9), st.integers(1, 3)), max_size=2),
+    st.integers(1, 4),
+)
+
+
+def bytes_of(area):
+    found = set()
+    for start in area.starts:
+        at = {int(start)}
+        for step, count in area.outer:
+            at = {byte + step * n for byte in at for n in range(count)}
+        found |= {byte + n for byte in at for n in range(area.run)}
+    return found
+
+
+@given(_AREAS, _AREAS)
+def test_two_accesses_overlap_exactly_where_a_byte_is_in_both(first, second):
+    assert overlap(first, second) == bool(bytes_of(first) & bytes_of(second))

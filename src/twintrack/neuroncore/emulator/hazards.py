@@ -22,12 +22,11 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from twintrack.errors import KernelError
-from twintrack.neuroncore.emulator.covered import covered, overlap
+from twintrack.neuroncore.emulator.covered import Covered, covered, overlap
 from twintrack.neuroncore.emulator.races import SYNCHRONISE, SharedRaces
 from twintrack.neuroncore.isa.instruction import Engine, Instruction, Register
 from twintrack.neuroncore.isa.legality.common import name_of
 from twintrack.neuroncore.memory.view import View
-from twintrack.neuroncore.memory.written import Pattern
 
 if TYPE_CHECKING:
     from twintrack.neuroncore.emulator.core import Core
@@ -78,7 +77,7 @@ class _Touch(NamedTuple):
 
     buffer: int
     """Identity of the buffer."""
-    patterns: tuple[Pattern, ...]
+    bytes: Covered
     writes: bool
     dynamic: bool
     operand: str
@@ -164,7 +163,7 @@ class _Order:
         buffer = view.storage.buffer
         operand = name_of(ins, view)
         if view.dynamic is None:
-            return _Touch(id(buffer), (view.pattern(),), writes, False, operand, repr(buffer))
+            return _Touch(id(buffer), covered(core, ins, view), writes, False, operand, repr(buffer))
         self._dynamic.add(id(buffer))
         return _Touch(id(buffer), covered(core, ins, view), writes, True, operand, repr(buffer))
 
@@ -242,7 +241,7 @@ class _Judgement:
         for past in self._past.get(touch.buffer, ()):
             if known & past.bit or not (touch.writes or past.touch.writes):
                 continue
-            if not overlap(touch.patterns, past.touch.patterns):
+            if not overlap(touch.bytes, past.touch.bytes):
                 continue
             if touch.dynamic or past.touch.dynamic:
                 raise _unordered(seen, touch, past)

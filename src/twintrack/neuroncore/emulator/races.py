@@ -65,7 +65,7 @@ class SharedRaces:
 
     def _one(self, core: Core, ins: Instruction, view: View, *, writes: bool) -> None:
         mine, storage = core.program, view.storage
-        patterns = covered(core, ins, view)
+        patterns = tuple(covered(core, ins, view).patterns())
         for other in range(self._cores):
             if other != mine:
                 self._against(ins, view, storage, other, patterns, writes=writes)
