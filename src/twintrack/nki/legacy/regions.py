@@ -100,14 +100,21 @@ def over(
     """
     settle()
     if mask is None:
-        everything = whole(shape)
-        issue(*[_cut(one, shape, everything) for one in operands])
+        issue(*[_checked(one) for one in operands])
         return
     found = regions(mask, shape)
     if result is not None and found != [whole(shape)]:
         undefined(result)
     for region in found:
         issue(*[_cut(one, shape, region) for one in operands])
+
+
+def _checked(one: Any) -> Any:
+    """An operand that nothing is cut off, once its index expressions are known to stay inside."""
+    tile = one.tile if type(one) is Along else one
+    if type(tile) is Tile and tile._limits:
+        return _part(tile, tuple(range(tile.ndim)), whole(tile.shape))
+    return tile
 
 
 def _cut(one: Any, shape: tuple[int, ...], region: Region) -> Any:
