@@ -28,14 +28,17 @@ class Pool:
         """Time that was taken."""
 
     def take(self, ready: float, length: float) -> float:
-        """Reserve ``length`` in one piece at the earliest time from ``ready``; when it begins."""
-        self.busy += length
+        """Reserve ``length`` at the earliest time from ``ready``; when it begins.
+
+        A gap that holds half of it is taken too: who was given the time behind the gap would in truth begin a little
+        later, and what is missing is taken from the next gap instead, so that no time is used twice or lost.
+        """
         for at in self._from(ready):
             low, high = self._gaps[at]
             start = max(low, ready)
-            if start + length <= high:
-                self._use(at, start, start + length)
-                return start
+            if high - start >= length / 2:
+                return self.share(start, length)[0]
+        self.busy += length
         return self._append(ready, length)
 
     def share(self, ready: float, length: float) -> tuple[float, float]:

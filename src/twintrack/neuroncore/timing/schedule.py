@@ -306,7 +306,7 @@ def _dma(state: _State, step: Step, ready: float, cause: int, reason: str) -> tu
     name = step.queue if step.queue != "unknown" else _DEFAULT_QUEUE
     queue = state.queues.get(name)
     if queue is None:
-        queue = state.queues[name] = Pool(p.dma_issue * (1 - 1e-9))
+        queue = state.queues[name] = Pool(p.dma_issue / 2)
     issued = queue.take(ready, p.dma_issue)
     share = transfer.engines / p.dma_engines
     begin, last = state.engines.share(issued + p.dma_start, transfer.engine_ns * share)
