@@ -136,6 +136,19 @@ def test_loop_reduce_combines_the_iterations_of_its_loop(bound: str) -> None:
     assert seen.count("tensor_tensor") == (6 if bound == "view" else 4)
 
 
+def test_loop_reduce_begins_where_nothing_was_written() -> None:
+    a = _RNG.random((3, 8, 4), np.float32)
+
+    @nki.jit
+    def kernel(x: Any) -> Any:
+        held = nl.ndarray((8, 4), nl.float32)
+        for k in nl.affine_range(3):
+            held[...] = nl.loop_reduce(nl.load(x[k]), op=np.max, loop_indices=k)
+        return held
+
+    assert np.array_equal(kernel(-a), (-a).max(0))
+
+
 def test_operators_compute_as_numpys_do() -> None:
     a, b = _RNG.random((8, 6), np.float32) + 1, _RNG.random((8, 1), np.float32) + 1
 

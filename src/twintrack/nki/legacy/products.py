@@ -209,10 +209,13 @@ class _Reduced:
         return False
 
     def put_in(self, target: Tile) -> bool:
-        """Combine with what a view holds, as documented."""
+        """Combine with what a view holds, as documented; where nothing was written, the first iteration copies."""
         if target.shape != self.shape:
             return False
-        self._combine(target)
+        if self.first and not target.storage.written.touches(target.pattern()):
+            over(self.mask, self.shape, [target, self.x], isa.tensor_copy)
+        else:
+            self._combine(target)
         return True
 
     def _combine(self, target: Tile) -> None:
