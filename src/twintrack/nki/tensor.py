@@ -19,7 +19,7 @@ from twintrack.nki.objects import NKIObject
 from twintrack.nki.showing import Shown
 from twintrack.nki.tensor_dynamic import columns_of, keeps_front, pattern_of, rows_of, selected, still_static
 from twintrack.nki.tensor_errors import tensor_error, to_dtype
-from twintrack.nki.tensor_index import DynamicSlice, index, sliced
+from twintrack.nki.tensor_index import DynamicSlice, index, plain_index, sliced
 from twintrack.nki.tensor_shape import (
     merged_strides,
     rearranged,
@@ -144,8 +144,10 @@ class NkiTensor(Shown, NKIObject):
         Raises:
             KernelError: if an index leaves the tensor.
         """
-        shape, strides, offset, dynamic = index(self, key)
-        return self._view(shape, strides, offset, dynamic)
+        plain = plain_index(self, key)
+        if plain is not None:
+            return self._view(*plain)
+        return self._view(*index(self, key))
 
     def __setitem__(self, key: Any, value: NkiTensor | float) -> None:
         """Copy a tensor, or a number, to a slice: on chip by ``nisa.tensor_copy`` or ``memset``, else by a DMA."""

@@ -18,7 +18,7 @@ from twintrack.nki.tensor_errors import tensor_error
 if TYPE_CHECKING:
     from twintrack.nki.tensor import NkiTensor
 
-__all__ = ["DynamicSlice", "index", "sliced"]
+__all__ = ["DynamicSlice", "index", "plain_index", "sliced"]
 
 
 class DynamicSlice(NamedTuple):
@@ -36,8 +36,6 @@ def index(tensor: View, key: Any) -> tuple[tuple[int, ...], tuple[int, ...], int
             another kind.
     """
     keys = key if type(key) is tuple else (key,)
-    if tensor.dynamic is None and (plain := _plain(tensor, keys)) is not None:
-        return plain
     sizes, steps = tensor.shape, tensor.strides
     rank = len(sizes)
     if len(keys) < rank or any(one is Ellipsis for one in keys):
@@ -89,18 +87,18 @@ def index(tensor: View, key: Any) -> tuple[tuple[int, ...], tuple[int, ...], int
     return tuple(shape), tuple(strides), offset, dynamic
 
 
-def _plain(tensor: View, keys: tuple[Any, ...]) -> tuple[tuple[int, ...], tuple[int, ...], int, None] | None:
+def plain_index(tensor: View, keys: Any) -> tuple[tuple[int, ...], tuple[int, ...], int] | None:
     """The indices that nearly all kernels take, quickly; ``None`` for all others, wrong ones among them.
 
     One per dimension: ``a:b``, ``nl.ds(a, n)`` or an integer from 0, inside the tensor.
     """
     sizes, steps = tensor.shape, tensor.strides
-    if len(keys) != len(sizes):
+    if type(keys) is not tuple or len(keys) != len(sizes) or tensor.dynamic is not None:
         return None
     offset = tensor.offset
     shape: list[int] = []
     strides: list[int] = []
-    for one, size, step in zip(keys, sizes, steps, strict=True):
+    for one, size, step in zip(keys, sizes, steps):  # noqa: B905 - of one length, and checked often
         kind = type(one)
         if kind is slice:
             start, stop = one.start, one.stop
@@ -131,7 +129,7 @@ def _plain(tensor: View, keys: tuple[Any, ...]) -> tuple[tuple[int, ...], tuple[
         strides.append(step)
     if len(shape) < 2 and tensor.storage.buffer.on_chip:
         return None
-    return tuple(shape), tuple(strides), offset, None
+    return tuple(shape), tuple(strides), offset
 
 
 def sliced(

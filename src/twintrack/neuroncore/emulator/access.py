@@ -234,14 +234,13 @@ def wrote(core: Core, view: View, *, matmul: bool = False) -> None:
     storage = view.storage
     storage.modified = True
     written = storage.written
-    whole = view.covers_buffer()
     if not written.whole:
-        if whole:
+        if view.covers_buffer():
             written.mark_all()
         else:
             written.mark(view.pattern())
     if storage.matmul is not None and not matmul:
-        storage.matmul.clear(None if whole else view.pattern())
+        storage.matmul.clear(None if view.covers_buffer() else view.pattern())
     if core.placed and storage.buffer.address is not None:
         _clobber(core, view)
 

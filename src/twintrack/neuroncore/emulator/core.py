@@ -260,10 +260,11 @@ class Core:
         ins.lineno = frame.f_lineno
         if self.loops:
             ins.loop = tuple(self.loops)
+        views = ins.outs + ins.ins
         if self.checked:
-            self._check(ins)
+            self._check(ins, views)
         number = ins.number
-        for view in (*ins.outs, *ins.ins):
+        for view in views:
             if view is not None:
                 buffer = view.storage.buffer
                 if buffer.first_use < 0:
@@ -281,12 +282,11 @@ class Core:
             self.sink(ins)
         return ins
 
-    def _check(self, ins: Instruction) -> None:
+    def _check(self, ins: Instruction, views: tuple[View | None, ...]) -> None:
         key = (
-            ins.opcode,
+            ins.opcode,  # which also says how many of the operands are written
             ins.engine,
-            *[None if view is None else view._signature or view.signature for view in ins.outs],
-            *[None if view is None else view._signature or view.signature for view in ins.ins],
+            *[None if view is None else view._signature or view.signature for view in views],
             *ins.attributes.values(),
         )
         kinds = self._kinds

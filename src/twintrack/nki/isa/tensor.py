@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from twintrack.neuroncore.isa.instruction import Engine
 from twintrack.nki.isa.constants import engine as _engine
 from twintrack.nki.isa.constants import matmul_perf_mode
@@ -11,6 +13,16 @@ from twintrack.nki.tensor import NkiTensor
 __all__ = ["nc_matmul", "nc_matmul_mx", "nc_transpose", "quantize_mx"]
 
 _VECTOR_MOST = 32
+_NO_MODE = matmul_perf_mode.none
+_PLAIN: dict[str, Any] = {
+    "is_transpose": False,
+    "accumulate": None,
+    "tile_position": (),
+    "tile_size": (),
+    "perf_mode": "none",
+    "onezero": (False, False),
+}
+"""Attributes of nearly every ``nc_matmul``, made once."""
 
 
 def nc_matmul(
@@ -46,14 +58,23 @@ def nc_matmul(
     Raises:
         KernelError: for regions, types, shapes or modes that the engine does not take.
     """
-    attributes = {
-        "is_transpose": bool(is_transpose),
-        "accumulate": None if accumulate is None else bool(accumulate),
-        "tile_position": tuple(tile_position or ()),
-        "tile_size": tuple(tile_size or ()),
-        "perf_mode": perf_mode if isinstance(perf_mode, str) else perf_mode.name,
-        "onezero": (bool(is_stationary_onezero), bool(is_moving_onezero)),
-    }
+    plain = (
+        accumulate is None
+        and perf_mode is _NO_MODE
+        and not (is_transpose or tile_position or tile_size or is_stationary_onezero or is_moving_onezero)
+    )
+    attributes = (
+        _PLAIN
+        if plain
+        else {
+            "is_transpose": bool(is_transpose),
+            "accumulate": None if accumulate is None else bool(accumulate),
+            "tile_position": tuple(tile_position or ()),
+            "tile_size": tuple(tile_size or ()),
+            "perf_mode": perf_mode if isinstance(perf_mode, str) else perf_mode._name_,
+            "onezero": (bool(is_stationary_onezero), bool(is_moving_onezero)),
+        }
+    )
     return issue("nc_matmul", Engine.TENSOR, (dst,), (stationary, moving), attributes, name)
 
 
