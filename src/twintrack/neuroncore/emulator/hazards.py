@@ -5,7 +5,7 @@ and keeps their order. It cannot see two things:
 
 - *dynamic addresses*: an access to HBM at an address known only at run time, and any other access to the same bytes,
   one of them a write. They are ordered if data lead from one to the other (a tile that one writes and the other needs,
-  through any number of instructions), by ``depends_on`` or a schedule, or by a ``no_reorder`` region that holds both.
+  through any number of instructions), by ``depends_on``, a schedule or a ``no_reorder`` block that holds both (each adds edges).
 - *HBM shared by the two cores of LNC2*: an access by each core to the same bytes, one of them a write, with no
   ``core_barrier`` or ``sendrecv`` between them.
 
@@ -93,8 +93,6 @@ class _Seen(NamedTuple):
     code: Any
     lineno: int
     after: list[int]
-    region: bool
-    """Inside ``no_reorder``."""
     reads: tuple[int, ...]
     """Tiles, registers, accumulators: by identity or number."""
     writes: tuple[int, ...]
@@ -152,7 +150,6 @@ class _Order:
                 ins.code,
                 ins.lineno,
                 ins.after,
-                bool(core.state.get("no_reorder")),
                 tuple(tiles[0]),
                 tuple(tiles[1]),
                 tuple(touches),
@@ -190,7 +187,6 @@ class _Judgement:
         """Per tile: what came before the reads since, and those reads."""
         self._known: dict[int, int] = {}
         """Per instruction: what came before it, and itself."""
-        self._region = 0
         self._floor = 0
         """What came before the last meeting of cores, which all that follows waits for."""
         self._past: dict[int, list[_Past]] = {}
@@ -217,7 +213,7 @@ class _Judgement:
     def _before(self, seen: _Seen, reads: tuple[int, ...], writes: tuple[int, ...]) -> int:
         if seen.opcode in SYNCHRONISE:
             self._floor = (1 << self._bits) - 1
-        known = self._floor | (self._region if seen.region else 0)
+        known = self._floor
         for tile in reads:
             known |= self._tiles.get(tile, 0)
         for tile in writes:
@@ -233,7 +229,6 @@ class _Judgement:
             self._tiles[tile] = self._tiles.get(tile, 0) | known
         if known:
             self._known[seen.number] = known
-        self._region = self._region | known if seen.region else 0
 
     def _against(self, seen: _Seen, touch: _Touch, known: int) -> int:
         """What the compiler itself orders before this access: the conflicting ones of static accesses."""
