@@ -5,7 +5,7 @@ and keeps their order. It cannot see two things:
 
 - *dynamic addresses*: an access to HBM at an address known only at run time, and any other access to the same bytes,
   one of them a write. They are ordered if data lead from one to the other (a tile that one writes and the other needs,
-  through any number of instructions), by ``depends_on``, a schedule or a ``no_reorder`` block that holds both (each adds edges).
+  through any number of instructions), or by edges: ``depends_on``, a schedule, a ``no_reorder`` block around both.
 - *HBM shared by the two cores of LNC2*: an access by each core to the same bytes, one of them a write, with no
   ``core_barrier`` or ``sendrecv`` between them.
 
