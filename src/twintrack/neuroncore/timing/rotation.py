@@ -54,13 +54,25 @@ def _next_fit(
         if start is None:
             continue
         end = start + size
-        replaced = [entry for entry in taken if entry[0] < end and entry[1] > start]
+        replaced = [
+            entry
+            for entry in taken
+            if entry[0] < end and entry[1] > start and not _beside(one, buffers[entry[2]])
+        ]
         found[at] = tuple(entry[2] for entry in replaced)
         taken = [entry for entry in taken if entry not in replaced]
         taken.append((start, end, at))
         taken.sort()
         if one.address is None:
             pointer = end
+
+
+def _beside(one: Buffer, other: Buffer) -> bool:
+    """Whether two tiles that the author placed lie in different partitions."""
+    if one.address is None or other.address is None:
+        return False
+    first, second = one.address[0], other.address[0]
+    return first + one.shape[0] <= second or second + other.shape[0] <= first
 
 
 def _fit(
