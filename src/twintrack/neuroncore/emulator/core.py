@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
-from types import CodeType, FrameType
+from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -119,7 +119,7 @@ class Core:
         self.machine: Machine | None = None
         """The launch that it belongs to, with the other cores."""
         self._inside = inside
-        self._ours: dict[CodeType, bool] = {}
+        self._ours: dict[str, bool] = {}
         self._kinds: dict[Any, int] = {}
         self._next_kind = 0
         self._registers = 0
@@ -235,11 +235,10 @@ class Core:
         ours = self._ours
         outermost = frame
         while frame is not None:
-            code = frame.f_code
-            inside = ours.get(code)
+            module = frame.f_globals.get("__name__", "")
+            inside = ours.get(module)
             if inside is None:
-                inside = str(frame.f_globals.get("__name__", "")).startswith(self._inside)
-                ours[code] = inside
+                inside = ours[module] = str(module).startswith(self._inside)
             if not inside:
                 return frame
             outermost = frame

@@ -7,6 +7,7 @@ instruction: regions are numbers, works are shared between instructions of one s
 from __future__ import annotations
 
 import math
+from types import CodeType
 from typing import Any, NamedTuple
 
 from twintrack.neuroncore.isa.instruction import Engine, Instruction
@@ -89,7 +90,9 @@ class Trace:
         self.lines: list[str] = []
         self._buffer_numbers: dict[int, int] = {}
         self._region_numbers: dict[Any, int] = {}
-        self._line_numbers: dict[Any, int] = {}
+        self._line_numbers: dict[tuple[int, int], int] = {}
+        self._codes: list[CodeType | None] = []
+        """Code that was numbered; kept, so that its number stays its own."""
         self._works: dict[int, Work | Transfer] = {}
         self._meetings = 0
 
@@ -119,7 +122,7 @@ class Trace:
         work = self._works.get(ins.kind)
         if work is None or ins.kind < 0:
             work = self._work(ins, engine)
-        line = self._line_numbers.get((ins.code, ins.lineno))
+        line = self._line_numbers.get((id(ins.code), ins.lineno))
         self.steps.append(
             Step(
                 engine,
@@ -153,11 +156,12 @@ class Trace:
         return found
 
     def _line(self, ins: Instruction) -> int:
-        key = (ins.code, ins.lineno)
+        key = (id(ins.code), ins.lineno)  # code is found by its number: hashing it takes long
         found = self._line_numbers.get(key)
         if found is None:
             found = self._line_numbers[key] = len(self.lines)
             self.lines.append(ins.line)
+            self._codes.append(ins.code)
         return found
 
     def _region(self, view: View) -> int:
