@@ -83,7 +83,7 @@ def _fast_copy(ins: Instruction, out: View, data: View, parameters: Parameters) 
     if _sixteen(out, data):
         if not psum and _dense(out, data):
             return 4
-        return 2 if not psum or _dense(out, data) else 1
+        return 2 if not psum or (_one_in_psum(out, data) and _dense(out, data)) else 1
     if not psum and _dense(out, data):
         # the width of the datapath for other types; measured: 512 float32 copied in 415 to 424 ns
         # (kernel-optimization.rst, profile image), 16,384 to float8 in 8,778 (design-rmsnorm-quant.rst, likewise)
