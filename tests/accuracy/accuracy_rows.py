@@ -1,7 +1,7 @@
 """Published measurements that state shape and chip, each with the kernel that re-creates it.
 
 Times are in us. A measurement published as a rate over active time is stated as the time that the rate gives.
-``fitted`` marks the one measurement on which a parameter was fitted (``fitted_on`` in the parameters' data file); all others are
+``fitted`` marks the one on which a parameter was fitted (``fitted_on`` in the data file of parameters); others are
 predictions. ``gated`` marks those on which the accuracy gates hold the model; the note says why another is not.
 """
 

@@ -22,8 +22,8 @@ from twintrack.nki.launch import launch
 __all__ = ["Result", "Traced", "digest", "results", "timed", "times", "traced"]
 
 MODEL = (
-    "cost.py", "dma.py", "parameters.py", "pool.py", "regions.py", "rotation.py", "schedule.py", "tensor_engine.py",
-    "trace.py",
+    "cost.py", "dma.py", "parameters.py", "pool.py", "ports.py", "regions.py", "rotation.py", "schedule.py",
+    "tensor_engine.py", "trace.py", "traffic.py",
 )  # fmt: skip
 """Files of ``twintrack.neuroncore.timing`` that decide times."""
 

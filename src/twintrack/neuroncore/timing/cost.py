@@ -17,7 +17,9 @@ from twintrack.neuroncore.memory.buffer import MemoryRegion
 from twintrack.neuroncore.memory.view import View
 from twintrack.neuroncore.timing.parameters import Parameters
 
-__all__ = ["NO_TABLE", "Work", "unpublished", "work_of"]
+__all__ = ["NO_TABLE", "PSUM", "SBUF", "Work", "unpublished", "work_of"]
+
+SBUF, PSUM = 1, 2
 
 
 class Work(NamedTuple):
@@ -31,6 +33,7 @@ class Work(NamedTuple):
         rows: share of the Tensor Engine's rows that are fed.
         table: activation function that must be loaded, or empty.
         published: whether the formula was published for this instruction.
+        memories: that it accesses: ``SBUF``, ``PSUM``, their sum, or 0.
     """
 
     cycles: float
@@ -40,6 +43,7 @@ class Work(NamedTuple):
     rows: float = 1.0
     table: str = ""
     published: bool = True
+    memories: int = 0
 
 
 NO_TABLE = frozenset({"copy", "square", "relu", "abs", "sign", "prelu"})
@@ -266,7 +270,9 @@ def work_of(ins: Instruction, p: Parameters) -> Work:
         table = "" if op in NO_TABLE else op
         if ins.outs[-1] is not None and len(ins.outs) > 1:
             cycles += p.scalar_accumulator_read
-    return Work(cycles, fixed, mode, table=table, published=published)
+    regions = {view.storage.buffer.region for view in (*ins.outs, *ins.ins) if view is not None}
+    memories = SBUF * (MemoryRegion.sbuf in regions) + PSUM * (MemoryRegion.psum in regions)
+    return Work(cycles, fixed, mode, table=table, published=published, memories=memories)
 
 
 def _matmul(ins: Instruction, p: Parameters) -> Work:

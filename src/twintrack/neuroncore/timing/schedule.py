@@ -18,6 +18,7 @@ from twintrack.neuroncore.timing.cost import Work
 from twintrack.neuroncore.timing.dma import Transfer
 from twintrack.neuroncore.timing.parameters import Parameters
 from twintrack.neuroncore.timing.pool import Pool
+from twintrack.neuroncore.timing.ports import Ports
 from twintrack.neuroncore.timing.regions import overlaps
 from twintrack.neuroncore.timing.rotation import predecessors
 from twintrack.neuroncore.timing.tensor_engine import TensorEngine
@@ -29,8 +30,6 @@ __all__ = ["DMA", "Span", "Timeline", "schedule"]
 DMA = -1
 """Engine number of a DMA."""
 _TENSOR = ENGINES.index("tensor")
-_VECTOR = ENGINES.index("vector")
-_GPSIMD = ENGINES.index("gpsimd")
 _DEFAULT_QUEUE = "dma"
 _NOTHING = -1
 _NOBODY = -3
@@ -120,7 +119,7 @@ class _State:
         self.ends: list[float] = []
         self.spans: list[Span] = []
         self.active: list[tuple[float, float]] = []
-        self.port = 0.0
+        self.ports = Ports(parameters)
         self.spilled: frozenset[int] = frozenset()
         self.stored: dict[int, float] = {}
         self.spill_bytes = 0
@@ -278,12 +277,12 @@ def _compute(state: _State, step: Step, ready: float, cause: int, reason: str) -
     if engine == _TENSOR:
         start, end = state.tensor.run(ready, work)
     else:
-        start = max(ready, free)
-        if engine in (_VECTOR, _GPSIMD) and state.port > start:
-            start, reason, cause = state.port, "engine", _NOTHING
-        end = start + _duration(state, engine, work)
-        if engine == _VECTOR and work.mode > 1:
-            state.port = end  # a performance mode takes the port that both engines share
+        length = _duration(state, engine, work)
+        could = max(ready, free)
+        start = state.ports.take(engine, work, could, length)
+        if start > could:
+            reason, cause = "engine", _NOTHING  # another engine has a port that both share
+        end = start + length
         state.free[engine] = end
     waited = max(0.0, start - free)
     return Span(start, end, cause if waited > 0 else _NOTHING, waited, reason if waited > 0 else "engine")
