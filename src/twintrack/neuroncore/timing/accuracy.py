@@ -1,7 +1,9 @@
 """How far the model was from published measurements, by kind of kernel: the error that every simulated time carries.
 
-The table ``data/accuracy.json`` is made by a command from kernels that re-create published measurements. Only rows
-that were predicted count; rows on which a parameter was fitted say nothing about the next kernel.
+The table ``data/accuracy.json`` is made by a command from kernels that re-create published measurements. For the error
+of a kernel's time count the rows that were predicted (one on which a parameter was fitted says nothing about the next
+kernel) and state the time of a kernel, or nothing but the active time of what keeps it busy. Rows outside the accuracy
+gates count too, but for those whose published time holds what the model leaves out, the start of a kernel.
 """
 
 from __future__ import annotations
@@ -19,6 +21,9 @@ __all__ = ["KINDS", "AccuracyRow", "accuracy_rows", "error_of", "kind_of"]
 KINDS = ("tensor", "dma", "vector", "mixed")
 """Kinds of kernels: what keeps them busy. ``vector`` stands for Vector, Scalar and GpSimd Engine."""
 _FEWEST_ROWS = 2
+_LEFT_OUT = "which the model leaves out"
+"""How the note of a row ends whose published time holds more than what is timed."""
+_TOTAL = "total"
 _MIXED = 0.5
 """Where the second busiest resource works this share of the busiest one's time, a kernel is mixed."""
 
@@ -40,6 +45,7 @@ class AccuracyRow:
         simulated: by the model.
         error: ``simulated / published - 1``.
         fitted: whether a parameter was fitted on it.
+        note: what a reader must know about it.
     """
 
     name: str
@@ -50,6 +56,7 @@ class AccuracyRow:
     simulated: float
     error: float
     fitted: bool
+    note: str = ""
 
 
 def accuracy_rows(folder: _Folder | None = None) -> tuple[AccuracyRow, ...]:
@@ -79,6 +86,7 @@ def _row(entry: Mapping[str, Any]) -> AccuracyRow:
         float(entry["simulated"]),
         float(entry["error"]),
         bool(entry["fitted"]),
+        str(entry.get("note", "")),
     )
 
 
@@ -100,7 +108,7 @@ def error_of(kind: str, rows: Sequence[AccuracyRow] | None = None) -> Error | No
     """
     if kind not in KINDS:
         raise ValueError(f"kind {kind!r}, required one of {KINDS}")
-    predicted = [one for one in (accuracy_rows() if rows is None else rows) if not one.fitted]
+    predicted = _counted(accuracy_rows() if rows is None else rows)
     mine = [one for one in predicted if one.kind == kind]
     basis = f"{len(mine)} predicted rows of the accuracy table, kind {kind}"
     if len(mine) < _FEWEST_ROWS:
@@ -110,6 +118,18 @@ def error_of(kind: str, rows: Sequence[AccuracyRow] | None = None) -> Error | No
         return None
     off = [1.0 / (1.0 + one.error) - 1.0 for one in mine]
     return Error(max(0.0, -min(off)), max(0.0, max(off)), basis)
+
+
+def _counted(rows: Sequence[AccuracyRow]) -> list[AccuracyRow]:
+    """Predicted rows that say how far a kernel's time may be off."""
+    totals = {one.name for one in rows if one.quantity.startswith(_TOTAL)}
+    return [
+        one
+        for one in rows
+        if not one.fitted
+        and not one.note.endswith(_LEFT_OUT)
+        and (one.quantity.startswith(_TOTAL) or one.name not in totals)
+    ]
 
 
 def kind_of(active: Mapping[str, float]) -> str:

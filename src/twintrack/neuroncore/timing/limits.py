@@ -102,9 +102,14 @@ def _of_dma(p: Parameters) -> list[Limit]:
             "DMA at twice its bandwidth",
             whole=False,
             change=at_dma_rate(p, 2 * p.dma_rate),
-            parameters={"dma_core_rate_shared": 2 * p.dma_core_rate_shared},
+            parameters={"dma_rate": 2 * p.dma_rate, "dma_core_rate_shared": 2 * p.dma_core_rate_shared},
         ),
-        Limit("dma_descriptors", "no cost per DMA descriptor", change=at_dma_rate(p, p.dma_rate, row=0.0)),
+        Limit(
+            "dma_descriptors",
+            "no cost per DMA descriptor",
+            change=at_dma_rate(p, p.dma_rate, row=0.0),
+            parameters={"dma_row": 0.0},
+        ),
         Limit("dma_issue", "no cost of issuing a DMA", parameters={"dma_issue": 0.0}),
         Limit(
             "dma_latency",
