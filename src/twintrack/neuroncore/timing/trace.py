@@ -90,6 +90,8 @@ class Trace:
         self.lines: list[str] = []
         self._buffer_numbers: dict[int, int] = {}
         self._region_numbers: dict[Any, int] = {}
+        self._boxes: dict[Any, tuple[Region, int]] = {}
+        """A region like those of this place in buffers of this size, and its bytes: a loop's tiles are cut alike."""
         self._line_numbers: dict[tuple[int, int], int] = {}
         self._codes: list[CodeType | None] = []
         """Code that was numbered; kept, so that its number stays its own."""
@@ -166,7 +168,8 @@ class Trace:
 
     def _region(self, view: View) -> int:
         buffer = view.storage.buffer
-        key = (id(buffer), view.offset, view.shape, view.strides, view.dtype)
+        place = (view.offset, view.shape, view.strides, view.dtype, view.dynamic is None)
+        key = (id(buffer), place)
         found: int | None = self._region_numbers.get(key)
         if found is None:
             number = self._buffer_numbers.get(id(buffer))
@@ -174,8 +177,12 @@ class Trace:
                 number = self._buffer_numbers[id(buffer)] = len(self.buffers)
                 self.buffers.append(buffer)
             found = self._region_numbers[key] = len(self.regions)
-            self.regions.append(_box(view, number))
-            self.region_bytes.append(math.prod(view.shape) * view.dtype.bytes)
+            like = (place, buffer.on_chip, buffer.partition_bytes, buffer.bytes)
+            box = self._boxes.get(like)
+            if box is None:
+                box = self._boxes[like] = (_box(view, number), math.prod(view.shape) * view.dtype.bytes)
+            self.regions.append(Region(number, *box[0][1:]))
+            self.region_bytes.append(box[1])
         return found
 
 
