@@ -64,6 +64,7 @@ def _run(options: argparse.Namespace) -> int:
             where="options",
             remedy="write the whole table",
         )
+    model = digest()
     console = Console(width=None if sys.stdout.isatty() else 140)
     measured = _measured(console, rows, sensitivity=not options.no_sensitivity)
     results = [result for one in measured for result in one.results]
@@ -74,7 +75,7 @@ def _run(options: argparse.Namespace) -> int:
     for text in broken:
         console.print(f"gate does not hold: {text}", style="bold red")
     if options.write:
-        _write(measured)
+        _write(measured, model)
         console.print(f"wrote {PAGE.relative_to(ROOT)} and {DATA.relative_to(ROOT)}")
     return 1 if broken else 0
 
@@ -101,9 +102,16 @@ def _measured(console: Console, rows: Sequence[Row], *, sensitivity: bool) -> li
     return found
 
 
-def _write(measured: Sequence[Measured]) -> None:
+def _write(measured: Sequence[Measured], model: str) -> None:
+    if digest() != model:
+        raise UserError(
+            "a model that stays the same while it is measured",
+            found="changed files",
+            where="twintrack.neuroncore.timing or tests/accuracy",
+            remedy="run it again",
+        )
     entries = [result.as_entry() for one in measured for result in one.results]
-    text = json.dumps({"digest": digest(), "rows": entries}, indent=1)
+    text = json.dumps({"digest": model, "rows": entries}, indent=1)
     DATA.write_text(text + "\n", encoding="utf-8")
     write_into(PAGE, markdown(measured))
 
