@@ -17,7 +17,15 @@ from twintrack import nki
 from twintrack.nki import isa as nisa
 from twintrack.nki import language as nl
 
-__all__ = ["bf16_operands", "matmul", "matmul_kernel", "pairs_of", "seconds_of", "ufunc_seconds"]
+__all__ = [
+    "bf16_operands",
+    "load_block",
+    "matmul",
+    "matmul_kernel",
+    "pairs_of",
+    "seconds_of",
+    "ufunc_seconds",
+]
 
 _P, _M, _N = 128, 128, 512
 _CALLS = 20_000
@@ -31,9 +39,9 @@ def matmul_kernel(lhs_t: Any, rhs: Any) -> Any:
     depth, rows, columns = lhs_t.shape[0] // _P, lhs_t.shape[1], rhs.shape[1]
     out = nl.ndarray((rows, columns), dtype=lhs_t.dtype, buffer=nl.shared_hbm)
     for n in range(columns // _N):
-        moving = _load(rhs, depth, n * _N, _N)
+        moving = load_block(rhs, depth, n * _N, _N)
         for m in range(rows // _M):
-            stationary = _load(lhs_t, depth, m * _M, _M)
+            stationary = load_block(lhs_t, depth, m * _M, _M)
             sums = nl.ndarray((_M, _N), dtype=nl.float32, buffer=nl.psum)
             for k in range(depth):
                 nisa.nc_matmul(dst=sums, stationary=stationary[:, k, :], moving=moving[:, k, :])
@@ -46,7 +54,7 @@ def matmul_kernel(lhs_t: Any, rhs: Any) -> Any:
 matmul = nki.jit(matmul_kernel)
 
 
-def _load(source: Any, depth: int, start: int, width: int) -> Any:
+def load_block(source: Any, depth: int, start: int, width: int) -> Any:
     """All of K for some columns, as [128, K / 128, width], by one DMA."""
     block = nl.ndarray((_P, depth, width), dtype=source.dtype, buffer=nl.sbuf)
     rows = source[:, nl.ds(start, width)].reshape_dim(0, (depth, _P)).permute((1, 0, 2))
@@ -55,10 +63,14 @@ def _load(source: Any, depth: int, start: int, width: int) -> Any:
 
 
 def bf16_operands(size: int) -> tuple[np.ndarray, np.ndarray]:
-    """Two square bfloat16 matrices of normal numbers."""
+    """Two square bfloat16 matrices of normal numbers, made in parts so that no wider copy of one is ever whole."""
     random = np.random.default_rng(0)
-    first, second = (random.standard_normal((size, size), np.float32) for _ in range(2))
-    return first.astype(ml_dtypes.bfloat16), second.astype(ml_dtypes.bfloat16)
+    made = [np.empty((size, size), ml_dtypes.bfloat16) for _ in range(2)]
+    for each in made:
+        for start in range(0, size, _P):
+            part = each[start : start + _P]
+            part[...] = random.standard_normal(part.shape, np.float32)
+    return made[0], made[1]
 
 
 def seconds_of(work: Callable[[], object]) -> float:

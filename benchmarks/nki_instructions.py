@@ -33,7 +33,7 @@ PAIRS = 41
 REPEATS = 40
 SHAPE = (128, 512)
 VALUES_LIMIT = 3.0
-TRACING_PAIRS = 9
+TRACING_PAIRS = 15
 TRACING_LIMIT = 25.0
 TIMING_LIMIT = 50.0
 Work = Callable[[], object]
@@ -137,16 +137,22 @@ def timed(kernel: Any, shapes: tuple[Shape, ...]) -> int:
     return len(trace.steps)
 
 
+def beside_ufunc(
+    work: Callable[[Any, tuple[Shape, ...]], int], kernel: Any, shapes: tuple[Shape, ...], count: int
+) -> tuple[float, float]:
+    """CPU seconds per instruction, and of ``np.add``: the mean of before and after, for a processor's clock changes."""
+    before = ufunc_seconds()
+    seconds = seconds_of(lambda: work(kernel, shapes))
+    return seconds / count, (before + ufunc_seconds()) / 2
+
+
 def without_values() -> list[bool]:
     """Measure whole runs, each beside ``np.add``, per instruction."""
     kept = []
     for name, kernel, shapes in KERNELS:
         for what, work, limit in (("traced", traced, TRACING_LIMIT), ("traced, timed", timed, TIMING_LIMIT)):
             count = work(kernel, shapes)
-            found = [
-                (seconds_of(lambda: work(kernel, shapes)) / count, ufunc_seconds())  # noqa: B023 - at once
-                for _ in range(TRACING_PAIRS)
-            ]
+            found = [beside_ufunc(work, kernel, shapes, count) for _ in range(TRACING_PAIRS)]
             print(line(f"{name}: {what}", [1e6 * each for each, _ in found], "us"))
             print(line("  np.add on 8 elements", [1e6 * each for _, each in found], "us"))
             per_second = 1 / statistics.median(each for each, _ in found)
