@@ -161,6 +161,7 @@ def disasm(
 @click.option(
     "--out", type=click.Path(path_type=Path), help="A folder for profile.html, trace.json, profile.json."
 )
+@click.option("--quick", is_flag=True, help="Do not time it again with one limit lifted at a time.")
 @click.option("--json", "as_json", is_flag=True, help="The figures as JSON, for machines.")
 def profile(
     target: str,
@@ -174,6 +175,7 @@ def profile(
     sdk: str | None,
     drop_reloads: bool,
     out: Path | None,
+    quick: bool,
     as_json: bool,
 ) -> None:
     """Say how long a kernel takes on a NeuronCore, what bounds it, and what would help most.
@@ -187,7 +189,7 @@ def profile(
     changes = {"check": check, "strict": strict, "values": False}
     kernel, options, given = _call(target, inputs, shapes, settings, chip, lnc, sdk, **changes)
     with running_kernel(target):
-        found = run_profile(kernel, given, options, drop_reloads=drop_reloads)
+        found = run_profile(kernel, given, options, drop_reloads=drop_reloads, what_if=not quick)
     show(found, out, as_json=as_json)
 
 

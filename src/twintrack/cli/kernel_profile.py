@@ -25,7 +25,7 @@ _SECONDS_BETWEEN_LINES = 10.0
 
 
 def run_profile(
-    kernel: Kernel, arguments: dict[str, Any], options: Options, *, drop_reloads: bool
+    kernel: Kernel, arguments: dict[str, Any], options: Options, *, drop_reloads: bool, what_if: bool
 ) -> Profile:
     """Profile a kernel with progress on the standard error stream."""
     from rich.console import Console
@@ -38,6 +38,7 @@ def run_profile(
             settings=arguments,
             options=options,
             drop_reloads=drop_reloads,
+            what_if=what_if,
             progress=tell,
         )
 

@@ -117,6 +117,8 @@ class Trace:
         opcode = ins.opcode
         if opcode == "nc_matmul" and ins.attributes["accumulate"] is not False:
             reads.extend(writes)
+        elif opcode == "core_barrier":
+            writes.extend(reads)  # what follows on the shared tensor waits for both cores
         meets = 0
         if opcode in _SYNCHRONISE:
             self._meetings += 1
