@@ -72,7 +72,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--json", action="store_true", help="print everything as JSON instead of tables")
     parser.add_argument("--markdown", action="store_true", help="print the documentation's table, too")
     parser.add_argument(
-        "--update-docs", action="store_true", help="write that table into docs/conformance.md"
+        "--update-docs", action="store_true", help="write the rows of these suites into docs/conformance.md"
     )
     return parser.parse_args()
 
@@ -192,7 +192,7 @@ def _print(judgements: Sequence[Judgement], versions: dict[str, str], options: a
     else:
         _print_tables(judgements, versions, markdown_too=options.markdown)
     if options.update_docs:
-        write_into(PAGE, markdown(judgements, versions))
+        write_into(PAGE, judgements, versions)
 
 
 def _print_tables(judgements: Sequence[Judgement], versions: dict[str, str], *, markdown_too: bool) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence, Set
 from pathlib import Path
 
 from rich.markup import escape
@@ -35,21 +35,48 @@ def terminal(judgements: Sequence[Judgement]) -> Table:
     return table
 
 
-def markdown(judgements: Sequence[Judgement], versions: dict[str, str]) -> str:
-    """The table of the documentation: suites with their versions, then every excuse with its number of tests."""
-    lines = ["| suite | version | passed | failed | excused | for |", "|---|---|---|---|---|---|"]
+def markdown(judgements: Sequence[Judgement], versions: Mapping[str, str], before: str = "") -> str:
+    """The tables of the documentation: suites with their versions, then every excuse with its number of tests.
+
+    Args:
+        judgements: of the suites that were run.
+        versions: of all suites there are, in the order of the tables.
+        before: the tables as they were; rows of suites that were not run now, at the same version, are kept.
+    """
+    suites, excuses = _rows_before(before, set(versions) - {j.suite for j in judgements}, versions)
     for judgement in judgements:
         suite, *rest = _row(judgement)
-        lines.append(f"| {' | '.join([suite, versions[suite], *rest])} |")
-    excused = Counter((o.suite, e.test, e.kind, e.reason) for j in judgements for o, e in j.excused)
-    if excused:
-        lines += ["", "| suite | excused | tests | kind | reason |", "|---|---|---|---|---|"]
-        for (suite, test, kind, reason), count in excused.items():
-            lines.append(f"| {suite} | `{test}` | {count} | {kind} | {reason} |")
+        suites[suite] = f"| {' | '.join([suite, versions[suite], *rest])} |"
+        counts = Counter((e.test, e.kind, e.reason) for _, e in judgement.excused)
+        excuses[suite] = [
+            f"| {suite} | `{test}` | {count} | {kind} | {reason} |"
+            for (test, kind, reason), count in counts.items()
+        ]
+    lines = ["| suite | version | passed | failed | excused | for |", "|---|---|---|---|---|---|"]
+    lines += [suites[suite] for suite in versions if suite in suites]
+    if told := [line for suite in versions for line in excuses.get(suite, [])]:
+        lines += ["", "| suite | excused | tests | kind | reason |", "|---|---|---|---|---|", *told]
     return "\n".join(lines) + "\n"
 
 
-def as_json(judgements: Sequence[Judgement], versions: dict[str, str]) -> dict[str, object]:
+def _rows_before(
+    text: str, kept: Set[str], versions: Mapping[str, str]
+) -> tuple[dict[str, str], dict[str, list[str]]]:
+    """The rows of some suites in tables that ``markdown`` made, where the version is still the one that counts."""
+    suites: dict[str, str] = {}
+    excuses: dict[str, list[str]] = {}
+    for line in text.splitlines():
+        suite, second, *_ = [*line.removeprefix("| ").split(" | "), "", ""]
+        if suite not in kept:
+            continue
+        if second == versions[suite]:
+            suites[suite] = line
+        elif suite in suites:
+            excuses.setdefault(suite, []).append(line)
+    return suites, excuses
+
+
+def as_json(judgements: Sequence[Judgement], versions: Mapping[str, str]) -> dict[str, object]:
     """Everything, test by test."""
     return {
         "holds": all(judgement.holds for judgement in judgements),
@@ -72,8 +99,8 @@ def as_json(judgements: Sequence[Judgement], versions: dict[str, str]) -> dict[s
     }
 
 
-def write_into(page: Path, text: str) -> None:
-    """Replace what stands between the two marks of a page.
+def write_into(page: Path, judgements: Sequence[Judgement], versions: Mapping[str, str]) -> None:
+    """Bring the tables between the two marks of a page up to date with the suites that were run.
 
     Raises:
         UserError: the page has not both marks, once each.
@@ -87,4 +114,6 @@ def write_into(page: Path, text: str) -> None:
             remedy="put them around the table",
         )
     head, rest = before.split(BEGIN)
-    page.write_text(f"{head}{BEGIN}\n\n{text}\n{END}{rest.split(END)[1]}", encoding="utf-8")
+    old, tail = rest.split(END)
+    text = markdown(judgements, versions, old)
+    page.write_text(f"{head}{BEGIN}\n\n{text}\n{END}{tail}", encoding="utf-8")

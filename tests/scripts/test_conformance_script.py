@@ -315,7 +315,7 @@ def test_the_tables_say_what_was_counted(tmp_path):
     page = tmp_path / "page.md"
     page.write_text(f"before\n{tables.BEGIN}\nold\n{tables.END}\nafter\n")
 
-    tables.write_into(page, tables.markdown([_judgement()], {"s": "1.2"}))
+    tables.write_into(page, [_judgement()], {"s": "1.2"})
 
     text = page.read_text()
     assert "| s | 1.2 | 1 | 0 | 1 | documented deviation 2 (1) |" in text
@@ -327,4 +327,25 @@ def test_the_tables_say_what_was_counted(tmp_path):
 
     page.write_text("")
     with pytest.raises(UserError, match="once each"):
-        tables.write_into(page, "x")
+        tables.write_into(page, [], {})
+
+
+def test_suites_that_were_not_run_keep_their_rows_while_their_version_is_the_same(tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text(f"{tables.BEGIN}\nNot measured yet.\n{tables.END}\n")
+    skipped, excuse = _outcome("x", "skipped", suite="r"), _excuse("x", suite="r")
+    other = excuses.judge("r", [skipped], [excuse], lambda name: False)
+
+    tables.write_into(page, [other], {"r": "7", "s": "1.2"})
+    tables.write_into(page, [_judgement()], {"r": "7", "s": "1.2"})
+
+    lines = [line for line in page.read_text().splitlines() if line.startswith(("| r", "| s |"))]
+    assert [line.split(" | ")[0] for line in lines] == ["| r", "| s", "| r", "| s"]
+    assert lines[0] == "| r | 7 | 0 | 0 | 1 | needs hardware (1) |"
+    assert lines[2] == "| r | `x` | 1 | needs hardware | because |"
+    assert "Not measured" not in page.read_text()
+
+    tables.write_into(page, [_judgement()], {"r": "8", "s": "1.2"})
+
+    assert "| r |" not in page.read_text()
+    assert page.read_text().count("| s | ") == 2
