@@ -6,6 +6,7 @@ import hashlib
 import os
 import subprocess
 import sys
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -90,7 +91,7 @@ def test_engines_take_their_instructions_in_order_and_one_at_a_time(stream):
 
     for engine in (TENSOR, VECTOR, SCALAR, GPSIMD):
         mine = [span for step, span in zip(stream[2], timeline.spans, strict=True) if step[0] == engine]
-        assert all(second.start >= first.end - 1e-6 for first, second in zip(mine, mine[1:], strict=False))
+        assert all(second.start >= first.end - 1e-6 for first, second in pairwise(mine))
     assert timeline.seconds == pytest.approx(max(span.end for span in timeline.spans) * 1e-9)
 
 
@@ -238,7 +239,8 @@ def _digest_of_a_run():
 @pytest.mark.slow
 def test_another_process_with_another_hash_seed_gives_the_same_times_to_the_last_bit():
     here = Path(__file__).resolve().parent
-    code = f"import sys; sys.path.insert(0, {str(here)!r}); import {Path(__file__).stem} as t; print(t._digest_of_a_run())"
+    code = f"import sys; sys.path.insert(0, {str(here)!r}); import {Path(__file__).stem} as t; "
+    code += "print(t._digest_of_a_run())"
     environment = {**os.environ, "PYTHONHASHSEED": "4711"}
     ran = subprocess.run(
         [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
