@@ -84,7 +84,7 @@ def thinned(
     Args:
         lanes: any.
         length: picoseconds of the axis.
-        most: spans of all lanes.
+        most: spans of all lanes; where there are more lanes, one of each.
 
     Returns:
         The lanes, and the picoseconds of a stretch; 0 where nothing was put together.
@@ -94,7 +94,7 @@ def thinned(
     stretch = max(1, length // most)
     while True:
         found = tuple(TrackLane(lane.name, _blocks(lane.spans, stretch), lane.slot) for lane in lanes)
-        if sum(len(lane.spans) for lane in found) <= most:
+        if sum(len(lane.spans) for lane in found) <= most or stretch > length:
             return found, stretch
         stretch *= 2
 

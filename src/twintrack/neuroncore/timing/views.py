@@ -148,7 +148,7 @@ def _wait_rows(profile: Profile, waits: Iterable[Wait], most: int) -> tuple[tupl
     return tuple(
         (
             short_line(one.line),
-            LIMIT_NAMES[one.engine],
+            LIMIT_NAMES[one.engine].removesuffix(" Engine"),
             f"{REASONS[one.reason]} of {short_line(one.cause)}" if one.cause else REASONS[one.reason],
             profile.quantity(one.seconds),
             _count(one.count),
@@ -161,7 +161,7 @@ def wait_table(profile: Profile, most: int = _SHOWN_WAITS) -> Table:
     """The longest waits of engines by source line."""
     waits = [one for one in profile.waits if one.reason not in _DMA_WAITS]
     columns = (
-        Column("waiting line"),
+        Column("waiting"),
         Column("engine"),
         Column("for"),
         Column("in total", numeric=True),
