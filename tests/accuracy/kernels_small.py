@@ -56,27 +56,47 @@ def selective_scan(delta, u, a, b, c, ones):
         c: output projection.
         ones: ``[1, 128]``, by which the Tensor Engine spreads a row over partitions.
     """
-    channels, length = delta.shape
-    out = nl.ndarray((channels, length), nl.float32, buffer=nl.shared_hbm)
+    out = nl.ndarray(delta.shape, nl.float32, buffer=nl.shared_hbm)
     one = _loaded(ones)
-    rows = [slice(start, start + 128) for start in range(0, channels, 128)]
-    sums = [nl.ndarray((128, length), nl.float32) for _ in rows]
-    for total in sums:
-        nisa.memset(total, 0)
+    rows = [slice(start, start + 128) for start in range(0, delta.shape[0], 128)]
+    sums = [_zeros(delta.shape[1]) for _ in rows]
     for state in range(a.shape[1]):
         here = slice(state, state + 1)
         for part, total in zip(rows, sums, strict=True):
             step, data = _loaded(delta[part, :]), _loaded(u[part, :])
-            decay = _tile(length)
-            nisa.activation(decay, nl.exp, step, scale=_loaded(a[part, here]))
-            weighted = _multiplied(_multiplied(step, data), _spread(one, _loaded(b[here, :])))
-            scanned = _tile(length)
-            nisa.tensor_tensor_scan(scanned, decay, weighted, 0.0, nl.multiply, nl.add)
-            share = _multiplied(scanned, _spread(one, _loaded(c[here, :])))
-            nisa.tensor_tensor(total, total, share, op=nl.add)
+            weighted = _multiplied(step, data)
+            _add_state(total, step, weighted, a[part, here], b[here, :], c[here, :], one)
     for part, total in zip(rows, sums, strict=True):
         nisa.dma_copy(out[part, :], total)
     return out
+
+
+def selective_scan_reordered(delta, u, a, b, c, ones):
+    """The same with channels outermost: what does not depend on the state is loaded and multiplied once."""
+    out = nl.ndarray(delta.shape, nl.float32, buffer=nl.shared_hbm)
+    one = _loaded(ones)
+    for start in range(0, delta.shape[0], 128):
+        part = slice(start, start + 128)
+        total = _zeros(delta.shape[1])
+        step, data = _loaded(delta[part, :]), _loaded(u[part, :])
+        weighted = _multiplied(step, data)
+        for state in range(a.shape[1]):
+            here = slice(state, state + 1)
+            _add_state(total, step, weighted, a[part, here], b[here, :], c[here, :], one)
+        nisa.dma_copy(out[part, :], total)
+    return out
+
+
+def _add_state(total, step, weighted, a, b, c, ones):
+    """Scan one state of 128 channels and add its share of the output."""
+    length = total.shape[1]
+    decay = _tile(length)
+    nisa.activation(decay, nl.exp, step, scale=_loaded(a))
+    scanned = _tile(length)
+    rise = _multiplied(weighted, _spread(ones, _loaded(b)))
+    nisa.tensor_tensor_scan(scanned, decay, rise, 0.0, nl.multiply, nl.add)
+    share = _multiplied(scanned, _spread(ones, _loaded(c)))
+    nisa.tensor_tensor(total, total, share, op=nl.add)
 
 
 def _tile(length):
@@ -96,12 +116,16 @@ def _multiplied(one, other):
 
 
 def _spread(ones, row):
-    """A row on all partitions: multiplied with a column of ones, then copied out of PSUM."""
+    """A row on all partitions, in PSUM: multiplied with a column of ones; the Vector Engine reads it there."""
     product = nl.ndarray((128, row.shape[1]), nl.float32, buffer=nl.psum)
     nisa.nc_matmul(product, ones, row)
-    spread = _tile(row.shape[1])
-    nisa.activation(spread, nl.copy, product)
-    return spread
+    return product
+
+
+def _zeros(length):
+    tile = _tile(length)
+    nisa.memset(tile, 0)
+    return tile
 
 
 def vector_add(one, other, out, width):

@@ -8,6 +8,7 @@ from typing import Any
 
 import kernels_matmul as matmul
 import kernels_probing as probing
+import kernels_small as small
 import pytest
 from accuracy_rows import ROWS, Row
 from accuracy_runs import timed, times, traced
@@ -58,6 +59,7 @@ def _probe(
 
 TILE = Shape((128, probing.WIDTH))
 SQUARE = {"trn1": (512, 512), "trn2": (1024, 1024)}
+SCAN = tuple(Shape(dims) for dims in ((128, 512), (128, 512), (128, 16), (16, 512), (16, 512), (1, 128)))
 SEEN_BY_AN_ENGINE = DMA_LONGER | {"semaphore", "dma_completion"}
 CASES = [
     _published("te_tiles_full", {"tensor_gap", "tensor_fill"}, {"tensor_ghz", "throttle_share"}, LIMIT),
@@ -69,8 +71,8 @@ CASES = [
     ),
     _published("dge_mixed_512", ROW_COSTS, DMA_SHORTER, ANY_DMA),
     _published("dge_mixed_2048", ROW_COSTS, DMA_SHORTER, ANY_DMA),
-    _published(
-        "mamba_trn1",
+    Case(
+        Row("selective_scan", "", "trn1", small.selective_scan_reordered, SCAN, (), ""),
         {"vector_fixed"},
         {"vector_ghz"},
         ANY_DMA - {"dma_row"}
