@@ -13,9 +13,9 @@ from twintrack.neuroncore.timing.profile import Profile
 from twintrack.neuroncore.timing.summary import Progress, Run, profile_of
 from twintrack.neuroncore.timing.trace import Trace
 from twintrack.nki.kernel import Kernel, Options, Simulated, options_from_environment
-from twintrack.nki.launch import launch
+from twintrack.nki.launch import Launch, launch
 
-__all__ = ["profile", "trace_kernel"]
+__all__ = ["profile", "run_traced"]
 
 _TELL_EVERY = 5000
 
@@ -56,7 +56,8 @@ def profile(
     if options is not None and chip is not None:
         base = replace(base, generation=options_from_environment(chip=chip).generation)
     parameters = parameters_of(base.generation.chip)
-    run = trace_kernel(made, arrays_or_shapes, dict(settings or {}), base, parameters, progress)
+    asked = replace(base, values=False)
+    _, run = run_traced(made, arrays_or_shapes, dict(settings or {}), asked, parameters, progress)
     return profile_of(replace(run, drop_reloads=drop_reloads), what_if=what_if, progress=progress)
 
 
@@ -97,29 +98,32 @@ class _Sink:
             self._progress("tracing", self._count, 0)
 
 
-def trace_kernel(
+def run_traced(
     kernel: Kernel,
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
     options: Options,
     parameters: Parameters,
     progress: Progress | None = None,
-) -> Run:
-    """Run a kernel without values and keep what it issues.
+) -> tuple[Launch, Run]:
+    """Run a kernel and keep what it issues, to be timed.
 
     Args:
         kernel: with its grid.
-        args: arrays or shapes.
+        args: arrays, or shapes where no values are computed.
         kwargs: likewise.
-        options: of the run; values are never computed, and a sink of its own is called too.
+        options: of the run; a sink of its own is called too.
         parameters: of the chip.
         progress: told how many instructions there are.
+
+    Returns:
+        What the launch did, and what there is to time.
 
     Raises:
         KernelError: at the kernel author's line; if no instruction is issued.
     """
     sink = _Sink(parameters, progress)
-    asked = replace(options, values=False, sink=_both(sink.keep, options.sink))
+    asked = replace(options, sink=_both(sink.keep, options.sink))
     done = launch(kernel.function, kernel.grid, args, kwargs, asked, kernel.schedule)
     name = getattr(kernel, "__name__", "kernel")
     if not sink.traces:
@@ -130,7 +134,7 @@ def trace_kernel(
             remedy="call functions of nki.isa or nki.language in it",
         )
     traces = tuple(sink.traces[core] for core in sorted(sink.traces))
-    return Run(name, traces, done.memory, options.generation, together=kernel.grid == (2,))
+    return done, Run(name, traces, done.memory, options.generation, together=kernel.grid == (2,))
 
 
 def _both(

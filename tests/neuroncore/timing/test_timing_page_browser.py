@@ -70,10 +70,9 @@ def test_the_timeline_is_drawn_zooms_and_tells_what_a_span_is(browser, report, w
     assert shown.inner_text() != whole
     canvas.press("0")
     assert shown.inner_text() == whole
-    box = canvas.bounding_box()
-    page.mouse.move(box["x"] + box["width"] * 0.5, box["y"] + 16)
+    canvas.hover(position={"x": canvas.bounding_box()["width"] * 0.5, "y": 16})
     tip = page.locator("#tip")
-    page.mouse.move(box["x"] + box["width"] * 0.51, box["y"] + 16)
+    tip.wait_for()
     assert tip.is_visible()
     assert "made" in tip.inner_text()
     assert "kernel.py:7" in tip.inner_text()

@@ -81,11 +81,30 @@ def test_kernels_for_a_device_run_and_say_that_they_are_simulated(capsys: pytest
         assert "simulated, without a device" in capsys.readouterr().err
 
 
-def test_latencies_of_a_benchmark_are_unknown(capsys: pytest.CaptureFixture[str]) -> None:
+def test_latencies_of_a_benchmark_are_simulated_and_told_with_their_error(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("NEURON_PLATFORM_TARGET_OVERRIDE", raising=False)
     kernel = nki.benchmark(warmup=1, iters=2)(_double)
+    with pytest.raises(KernelError, match="not run yet"):
+        kernel.benchmark_result.nc_latency.get_latency_percentile(50)
     kernel(np.ones((8, 4), np.float32))
-    capsys.readouterr()
-    with pytest.raises(KernelError, match="unknown: no timing model yet"):
+    latency = kernel.benchmark_result.nc_latency
+    assert latency.get_latency_percentile(50) == latency.get_latency_percentile(99)
+    assert latency.get_latency_percentile(50) == latency.profile.seconds * 1e6 > 1
+    said = capsys.readouterr().err
+    assert "simulated, without a device" in said
+    assert "µs (−" in said
+
+
+def test_latencies_on_a_chip_without_published_timing_are_unknown(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NEURON_PLATFORM_TARGET_OVERRIDE", "trn3")
+    kernel = nki.benchmark(_double)
+    assert kernel(np.ones((8, 4), np.float32))[0, 0] == 2
+    assert "no published timing of trn3" in capsys.readouterr().err
+    with pytest.raises(KernelError, match="unknown"):
         kernel.benchmark_result.nc_latency.get_latency_percentile(50)
 
 

@@ -8,17 +8,22 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Callable
-from typing import Any, NoReturn
+from typing import Any
 
 from twintrack.errors import KernelError
 from twintrack.neuroncore.memory.buffer import MemoryRegion
+from twintrack.neuroncore.timing.parameters import parameters_of
+from twintrack.neuroncore.timing.profile import Profile
+from twintrack.neuroncore.timing.summary import profile_of
 from twintrack.nki.context import current_core, is_running
-from twintrack.nki.kernel import Kernel, Simulated
+from twintrack.nki.kernel import Kernel, Simulated, options_from_environment
 from twintrack.nki.language import creation
 from twintrack.nki.legacy.copies import assign
 from twintrack.nki.legacy.regions import undefined
 from twintrack.nki.legacy.tile import Tile, settle
+from twintrack.nki.profiling import run_traced
 from twintrack.nki.tensor import NkiTensor
+from twintrack.report.format import quantity_text
 
 __all__ = [
     "BenchmarkResult",
@@ -34,7 +39,7 @@ __all__ = [
 
 
 class Latency:
-    """Latencies of a benchmark, of which none is known.
+    """Latencies of a benchmark: simulated, so that all executions take the same time.
 
     Args:
         kernel: its name.
@@ -42,19 +47,25 @@ class Latency:
 
     def __init__(self, kernel: str) -> None:
         self.kernel = kernel
+        self.profile: Profile | None = None
+        """Of the last run; ``None`` before, or where the chip's timing was not published."""
+        self.unknown = "the kernel was not run yet"
+        """Why there is no profile."""
 
-    def get_latency_percentile(self, percentile: float) -> NoReturn:
-        """The latency that so many percent of executions stay below, in microseconds.
+    def get_latency_percentile(self, percentile: float) -> float:
+        """The latency that so many percent of executions stay below, in microseconds, simulated.
 
         Raises:
-            KernelError: always: there is no timing model yet.
+            KernelError: if it is unknown: before the kernel has run, or on a chip without published timing.
         """
-        raise KernelError(
-            "a measured latency",
-            found=f"unknown: no timing model yet (percentile {percentile})",
-            where=self.kernel,
-            remedy="measure it on a device; results are computed, times are not",
-        )
+        if self.profile is None:
+            raise KernelError(
+                "a simulated latency",
+                found=f"unknown (percentile {percentile}): {self.unknown}",
+                where=self.kernel,
+                remedy="run the kernel on trn1 or trn2 first",
+            )
+        return self.profile.seconds * 1e6
 
 
 class BenchmarkResult:
@@ -113,9 +124,32 @@ class LegacyKernel(Kernel):
         """
         if is_running():
             return self.function(*args, **kwargs)
+        if self.notice in (_BENCHMARK, _PROFILE):
+            return self._timed(args, kwargs)
         if self.notice:
             sys.stderr.write(f"twintrack: {self.title}: {self.notice}\n")
         return Simulated(self)(*args, **kwargs)
+
+    def _timed(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Run it and say how long it takes."""
+        latency = (
+            self.benchmark_result.nc_latency if hasattr(self, "benchmark_result") else Latency(self.title)
+        )
+        latency.profile = None
+        options = options_from_environment(chip=self.chip)
+        try:
+            parameters = parameters_of(options.generation.chip)
+        except KernelError as error:
+            latency.unknown = f"no published timing of {options.generation.chip} ({error.found})"
+            sys.stderr.write(f"twintrack: {self.title}: {self.notice}; time {latency.unknown}\n")
+            return Simulated(self)(*args, **kwargs)
+        done, run = run_traced(self, args, kwargs, options, parameters)
+        latency.profile = found = profile_of(run, what_if=False)
+        error_known = "" if found.error is None else f", {found.error.basis}"
+        sys.stderr.write(
+            f"twintrack: {self.title}: {self.notice}; {quantity_text(found.time)} on {found.where}{error_known}\n"
+        )
+        return done.result
 
 
 def _tiled(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -183,8 +217,8 @@ def _kernel(kernel: Any, notice: str, options: dict[str, Any]) -> Any:
 
 
 _RUNNING = "nki.legacy runs"
-_BENCHMARK = "benchmark: simulated, without a device; results are computed, times are unknown"
-_PROFILE = "profile: simulated, without a device; results are computed, nothing is profiled"
+_BENCHMARK = "benchmark: simulated, without a device"
+_PROFILE = "profile: simulated, without a device"
 _BAREMETAL = "baremetal: simulated, without a device"
 
 
@@ -210,12 +244,12 @@ def baremetal(kernel: Any = None, **kwargs: Any) -> Any:
 
 
 def benchmark(kernel: Any = None, **kwargs: Any) -> Any:
-    """As ``jit``; the kernel runs once, and ``benchmark_result`` says that times are unknown."""
+    """As ``jit``; the kernel runs once, and ``benchmark_result`` holds its simulated latency."""
     return _kernel(kernel, _BENCHMARK, kwargs)
 
 
 def profile(func: Any = None, **kwargs: Any) -> Any:
-    """As ``jit``; nothing is profiled or saved."""
+    """As ``jit``; the simulated time is told, and nothing is saved: ``twintrack kernel profile`` makes files."""
     return _kernel(func, _PROFILE, kwargs)
 
 
