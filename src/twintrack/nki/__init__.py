@@ -7,12 +7,14 @@ instructions of the running core, functions of ``language`` are made of them; no
 from __future__ import annotations
 
 from twintrack.nki import collectives, isa, language, typing
+from twintrack.nki.arrays import Shape
 from twintrack.nki.installing import install, installed, uninstall
 from twintrack.nki.kernel import Kernel, jit, simulate
 from twintrack.nki.profiling import profile
 
 __all__ = [
     "Kernel",
+    "Shape",
     "collectives",
     "install",
     "installed",

@@ -35,7 +35,7 @@ def profile(
 
     Args:
         kernel: decorated with ``nki.jit``, or a plain function.
-        *arrays_or_shapes: its positional arguments; arrays stand for their shapes, as ``nki.Shape(dims, dtype)`` does.
+        *arrays_or_shapes: its positional arguments; arrays stand for their shapes, as ``twintrack.nki.Shape(dims, dtype)`` does.
         chip: ``trn1`` or ``trn2``; by default what the kernel or the environment names, or trn2.
         lnc: cores at once, 1 or 2; the kernel's grid by default.
         settings: named arguments.
