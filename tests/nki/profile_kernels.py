@@ -67,6 +67,25 @@ def two_cores(x, long_core=0, barriers=2):
     return out
 
 
+def crossed_pipes(x):
+    """Core 0 exchanges by pipe 0 and then 1, core 1 the other way; core 1 works before pipe 0."""
+    out = nl.ndarray((256, 512), nl.float32, buffer=nl.shared_hbm)
+    core = nl.program_id(0)
+    mine = nl.ndarray((128, 512), nl.float32)
+    late = nl.ndarray((128, 512), nl.float32)
+    nisa.memset(mine, 0)
+    nisa.memset(late, 0)
+    for pipe in (core, 1 - core):
+        source = late if pipe == 0 else mine
+        if core == 1 and pipe == 0:
+            for _ in range(20):
+                nisa.tensor_tensor(late, late, late, op=nl.add)
+        received = nl.ndarray((128, 512), nl.float32)
+        nisa.sendrecv(src=source, dst=received, send_to_rank=1 - core, recv_from_rank=1 - core, pipe_id=pipe)
+    nisa.dma_copy(out[core * 128 : core * 128 + 128, :], received)
+    return out
+
+
 def both_load(x):
     """Both cores load at once; nothing else."""
     out = nl.ndarray((256, 512), nl.bfloat16, buffer=nl.shared_hbm)

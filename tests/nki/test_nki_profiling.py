@@ -163,6 +163,24 @@ def test_what_if_the_cores_never_waited_takes_less():
     assert alone.saved > 0.2
 
 
+def test_exchanges_of_one_pipe_meet_whatever_lies_between():
+    """Core 1 is late at pipe 0 only: core 0 waits for it there, and its exchange by pipe 1 does not."""
+    profile = twintrack.profile(kernels.crossed_pipes, Shape((128, 512)), lnc=2, what_if=False)
+    work = 20 * 2 * 512 / parameters_of("trn2").vector_ghz * 1e-9
+    first, second = [
+        [
+            span.start * 1e-9
+            for step, span in zip(one.trace.steps, one.spans, strict=True)
+            if step.opcode == "sendrecv"
+        ]
+        for one in profile.timelines
+    ]
+    assert first[0] > work  # core 0, pipe 0
+    assert second[1] > work  # core 1, pipe 0
+    assert second[0] < work / 2  # core 1, pipe 1
+    assert first[1] < work / 2
+
+
 def test_two_cores_that_load_at_once_share_the_bandwidth():
     x = Shape((256, 65536), "bfloat16")
     both = twintrack.profile(kernels.both_load, x, lnc=2, what_if=False)

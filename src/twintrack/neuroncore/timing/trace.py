@@ -23,6 +23,7 @@ ENGINES = ("tensor", "vector", "scalar", "gpsimd", "sync")
 """Engines with an in-order queue; DMAs have their own."""
 _DMA = -1
 _NUMBER = {Engine(name): at for at, name in enumerate(ENGINES)}
+_PIPES = 1 << 32
 _SYNCHRONISE = frozenset({"core_barrier", "sendrecv"})
 
 
@@ -55,7 +56,7 @@ class Step(NamedTuple):
         number: in the core's order.
         after: instructions that it waits for by ``depends_on``.
         queue: which engine triggers a DMA, where the author says so.
-        meets: barrier or exchange that it takes part in: counted from 1 on each core; 0 for none.
+        meets: barrier or exchange that it takes part in, by a number that both cores give it; 0 for none.
         loop: position in the loops around it.
     """
 
@@ -96,7 +97,7 @@ class Trace:
         self._codes: list[CodeType | None] = []
         """Code that was numbered; kept, so that its number stays its own."""
         self._works: dict[int, Work | Transfer] = {}
-        self._meetings = 0
+        self._meetings: dict[int, int] = {}
 
     def keep(self, core: int, ins: Instruction) -> None:
         """Take one instruction; ``core`` is ignored, a trace is of one core."""
@@ -121,8 +122,7 @@ class Trace:
             writes.extend(reads)  # what follows on the shared tensor waits for both cores
         meets = 0
         if opcode in _SYNCHRONISE:
-            self._meetings += 1
-            meets = self._meetings
+            meets = self._meeting(ins.attributes.get("pipe_id"))
         work = self._works.get(ins.kind)
         if work is None or ins.kind < 0:
             work = self._work(ins, engine)
@@ -158,6 +158,12 @@ class Trace:
         found = transfer_of(ins, self.parameters) if engine == _DMA else work_of(ins, self.parameters)
         self._works[ins.kind] = found
         return found
+
+    def _meeting(self, pipe: int | None) -> int:
+        """The next meeting of one pipe, or barrier: each series is counted from 1 on each core."""
+        series = 0 if pipe is None else (pipe & _PIPES - 1) + 1
+        count = self._meetings[series] = self._meetings.get(series, 0) + 1
+        return count * 2 * _PIPES + series
 
     def _line(self, ins: Instruction) -> int:
         key = (id(ins.code), ins.lineno)  # code is found by its number: hashing it takes long
