@@ -101,9 +101,11 @@ class _State:
     def __init__(self, trace: Trace, generation: Generation, parameters: Parameters) -> None:
         self.p = parameters
         self.trace = trace
-        self.overlap = overlaps(trace)
+        self.overlap = trace.once("overlaps", lambda: overlaps(trace))
         self.region_buffer = [region.buffer for region in trace.regions]
-        self.replaced = predecessors(trace.buffers, generation)
+        self.replaced = trace.once(
+            ("replaced", generation.chip), lambda: predecessors(trace.buffers, generation)
+        )
         count = len(trace.regions)
         self.written = _Latest(count)
         self.read = _Latest(count)

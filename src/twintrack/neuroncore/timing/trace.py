@@ -7,8 +7,9 @@ instruction: regions are numbers, works are shared between instructions of one s
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Hashable
 from types import CodeType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from twintrack.neuroncore.isa.instruction import Engine, Instruction
 from twintrack.neuroncore.memory.buffer import Buffer
@@ -24,6 +25,7 @@ ENGINES = ("tensor", "vector", "scalar", "gpsimd", "sync")
 _DMA = -1
 _NUMBER = {Engine(name): at for at, name in enumerate(ENGINES)}
 _PIPES = 1 << 32
+Result = TypeVar("Result")
 _SYNCHRONISE = frozenset({"core_barrier", "sendrecv"})
 
 
@@ -90,6 +92,8 @@ class Trace:
         self.buffers: list[Buffer] = []
         self.lines: list[str] = []
         self._buffer_numbers: dict[int, int] = {}
+        self._sizes: list[tuple[bool, int, int]] = []
+        """Per buffer whether it is on chip, bytes in a partition, bytes."""
         self._region_numbers: dict[Any, int] = {}
         self._boxes: dict[Any, tuple[Region, int]] = {}
         """A region like those of this place in buffers of this size, and its bytes: a loop's tiles are cut alike."""
@@ -98,6 +102,7 @@ class Trace:
         """Code that was numbered; kept, so that its number stays its own."""
         self._works: dict[int, Work | Transfer] = {}
         self._meetings: dict[int, int] = {}
+        self._once: dict[Any, Any] = {}
 
     def keep(self, core: int, ins: Instruction) -> None:
         """Take one instruction; ``core`` is ignored, a trace is of one core."""
@@ -159,6 +164,19 @@ class Trace:
         self._works[ins.kind] = found
         return found
 
+    def once(self, name: Hashable, make: Callable[[], Result]) -> Result:
+        """What follows from the regions and buffers of the steps so far, made once for all timings of this trace.
+
+        Args:
+            name: of what is made.
+            make: makes it; nobody may change it afterwards.
+        """
+        key = (name, len(self.steps))
+        if key not in self._once:
+            self._once[key] = make()
+        found: Result = self._once[key]
+        return found
+
     def _meeting(self, pipe: int | None) -> int:
         """The next meeting of one pipe, or barrier: each series is counted from 1 on each core."""
         series = 0 if pipe is None else (pipe & _PIPES - 1) + 1
@@ -176,16 +194,16 @@ class Trace:
 
     def _region(self, view: View) -> int:
         buffer = view.storage.buffer
-        place = (view.offset, view.shape, view.strides, view.dtype, view.dynamic is None)
-        key = (id(buffer), place)
+        key = (id(buffer), view.offset, view.shape, view.strides, view.dtype, view.dynamic is None)
         found: int | None = self._region_numbers.get(key)
         if found is None:
             number = self._buffer_numbers.get(id(buffer))
             if number is None:
                 number = self._buffer_numbers[id(buffer)] = len(self.buffers)
                 self.buffers.append(buffer)
+                self._sizes.append((buffer.on_chip, buffer.partition_bytes, buffer.bytes))
             found = self._region_numbers[key] = len(self.regions)
-            like = (place, buffer.on_chip, buffer.partition_bytes, buffer.bytes)
+            like = (self._sizes[number], *key[1:])
             box = self._boxes.get(like)
             if box is None:
                 box = self._boxes[like] = (_box(view, number), math.prod(view.shape) * view.dtype.bytes)
