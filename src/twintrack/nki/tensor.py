@@ -145,9 +145,15 @@ class NkiTensor(Shown, NKIObject):
             KernelError: if an index leaves the tensor.
         """
         plain = plain_index(self, key)
-        if plain is not None:
-            return self._view(*plain)
-        return self._view(*index(self, key))
+        if plain is None:
+            return self._view(*index(self, key))
+        made = object.__new__(
+            type(self)
+        )  # as _view does, without another call: kernels slice for every instruction
+        made.storage, made.dtype = self.storage, self.dtype
+        made.shape, made.strides, made.offset = plain
+        made.dynamic = made._signature = made._array = None
+        return made
 
     def __setitem__(self, key: Any, value: NkiTensor | float) -> None:
         """Copy a tensor, or a number, to a slice: on chip by ``nisa.tensor_copy`` or ``memset``, else by a DMA."""

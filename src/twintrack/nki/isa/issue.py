@@ -92,10 +92,7 @@ def issue(
     Raises:
         KernelError: if an operand is no tensor, or the instruction breaks a rule.
     """
-    for view in outs:
-        if view is not None and not isinstance(view, NkiTensor):
-            raise _no_tensor(opcode, view)
-    for view in ins:
+    for view in outs + ins:
         if view is not None and not isinstance(view, NkiTensor):
             raise _no_tensor(opcode, view)
     record = Instruction(opcode, where, outs, ins, attributes, name, registers)
