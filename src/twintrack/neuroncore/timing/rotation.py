@@ -7,6 +7,7 @@ as capacity allows: loads may run ahead as far as the memory is large. Lifetimes
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
 
 from twintrack.neuroncore.memory.buffer import Buffer, MemoryRegion
@@ -41,8 +42,7 @@ def _next_fit(
     block: int,
     found: dict[int, tuple[int, ...]],
 ) -> None:
-    taken: list[tuple[int, int, int]] = []
-    """``(start, end, tile)`` in the order of addresses; dead tiles stay until their place is taken."""
+    taken = _Taken(buffers)
     pointer = 0
     for now, at in order:
         one = buffers[at]
@@ -50,21 +50,57 @@ def _next_fit(
         if one.address is not None:
             start: int | None = one.address[1]
         else:
-            start = _fit(taken, buffers, pointer, size, room, block, now)
+            start = taken.fit(pointer, size, room, block, now)
         if start is None:
             continue
-        end = start + size
-        replaced = [
-            entry
-            for entry in taken
-            if entry[0] < end and entry[1] > start and not _beside(one, buffers[entry[2]])
-        ]
-        found[at] = tuple(entry[2] for entry in replaced)
-        taken = [entry for entry in taken if entry not in replaced]
-        taken.append((start, end, at))
-        taken.sort()
+        found[at] = taken.put(start, start + size, at)
         if one.address is None:
-            pointer = end
+            pointer = start + size
+
+
+class _Taken:
+    """Places and who has them, in the order of addresses; dead tiles stay until their place is taken."""
+
+    def __init__(self, buffers: Sequence[Buffer]) -> None:
+        self._buffers = buffers
+        self._starts: list[int] = []
+        self._entries: list[tuple[int, int, int]] = []
+        """``(start, end, tile)``"""
+        self._widest = 0
+
+    def put(self, start: int, end: int, at: int) -> tuple[int, ...]:
+        """Give a place to a tile: whose it was."""
+        one = self._buffers[at]
+        first = bisect_left(self._starts, start - self._widest)
+        replaced, kept = [], []
+        last = first
+        while last < len(self._entries) and self._entries[last][0] < end:
+            entry = self._entries[last]
+            mine = entry[1] > start and not _beside(one, self._buffers[entry[2]])
+            (replaced if mine else kept).append(entry)
+            last += 1
+        kept.append((start, end, at))
+        kept.sort()
+        self._entries[first:last] = kept
+        self._starts[first:last] = [entry[0] for entry in kept]
+        self._widest = max(self._widest, end - start)
+        return tuple(entry[2] for entry in replaced)
+
+    def fit(self, pointer: int, size: int, room: int, block: int, now: int) -> int | None:
+        """First place from ``pointer`` on, around once, that no living tile holds."""
+        for origin in (pointer, 0):
+            start = _aligned(origin, size, block)
+            at = bisect_left(self._starts, start - self._widest)
+            while at < len(self._entries) and start + size <= room:
+                low, high, tile = self._entries[at]
+                if low >= start + size:
+                    break
+                if high > start and self._buffers[tile].last_use >= now:
+                    start = _aligned(high, size, block)
+                at += 1
+            if start + size <= room:
+                return start
+        return None
 
 
 def _beside(one: Buffer, other: Buffer) -> bool:
@@ -73,32 +109,6 @@ def _beside(one: Buffer, other: Buffer) -> bool:
         return False
     first, second = one.address[0], other.address[0]
     return first + one.shape[0] <= second or second + other.shape[0] <= first
-
-
-def _fit(
-    taken: Sequence[tuple[int, int, int]],
-    buffers: Sequence[Buffer],
-    pointer: int,
-    size: int,
-    room: int,
-    block: int,
-    now: int,
-) -> int | None:
-    """First place from ``pointer`` on, around once, that no living tile holds."""
-    living = [(start, end) for start, end, at in taken if buffers[at].last_use >= now]
-    for origin in (pointer, 0):
-        start = _aligned(origin, size, block)
-        moved = True
-        while moved and start + size <= room:
-            moved = False
-            for low, high in living:
-                if low < start + size and high > start:
-                    start = _aligned(high, size, block)
-                    moved = True
-                    break
-        if start + size <= room:
-            return start
-    return None
 
 
 def _aligned(at: int, size: int, block: int) -> int:

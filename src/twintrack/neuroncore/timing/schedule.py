@@ -307,8 +307,9 @@ def _dma(state: _State, step: Step, ready: float, cause: int, reason: str) -> tu
     name = step.queue if step.queue != "unknown" else _DEFAULT_QUEUE
     queue = state.queues.get(name)
     if queue is None:
-        queue = state.queues[name] = Pool(p.dma_issue / 2)
-    issued = queue.take(ready, p.dma_issue)
+        queue = state.queues[name] = Pool()
+    # in pieces, where one that is not ready yet is in the way: else a gap of half a trigger would be lost
+    issued = queue.share(ready, p.dma_issue)[1] - p.dma_issue
     share = transfer.engines / p.dma_engines
     begin, last = state.engines.share(issued + p.dma_start, transfer.engine_ns * share)
     stagger = p.dma_stagger * (transfer.engines - 1) / (p.dma_engines - 1)
