@@ -145,11 +145,9 @@ class NkiTensor(Shown, NKIObject):
             KernelError: if an index leaves the tensor.
         """
         plain = plain_index(self, key)
-        if plain is None:
-            return self._view(*index(self, key))
-        made = object.__new__(
-            type(self)
-        )  # as _view does, without another call: kernels slice for every instruction
+        if plain is None or type(self) is not NkiTensor:
+            return self._view(*(index(self, key) if plain is None else plain))
+        made = object.__new__(NkiTensor)  # as _view does, with one call less: slicing is frequent
         made.storage, made.dtype = self.storage, self.dtype
         made.shape, made.strides, made.offset = plain
         made.dynamic = made._signature = made._array = None

@@ -277,6 +277,29 @@ def test_a_column_stays_one_when_its_axis_is_indexed_by_an_integer() -> None:
     assert np.array_equal(kernel(a), a[:, 2:3])
 
 
+@pytest.mark.parametrize(
+    ("key", "same"),
+    [
+        pytest.param((slice(2, 6), slice(None)), np.s_[2:6], id="slice"),
+        pytest.param((slice(None), nl.ds(1, 3)), np.s_[:, 1:4], id="ds"),
+        pytest.param((slice(None), slice(0, 6, 2)), np.s_[:, 0:6:2], id="step"),
+        pytest.param((slice(0, 4), ...), np.s_[0:4], id="ellipsis"),
+        pytest.param(nl.mgrid[0:4, 0:3], np.s_[0:4, 0:3], id="mgrid"),
+    ],
+)
+def test_an_instruction_takes_a_view_however_it_was_indexed(key: Any, same: Any) -> None:
+    a = _RNG.random((8, 6), np.float32)
+
+    @nki.jit
+    def kernel(x: Any) -> Any:
+        view = nl.load(x)[key]
+        out = nl.ndarray(view.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+        nl.store(out, nl.add(view, view))
+        return out
+
+    assert np.array_equal(kernel(a), 2 * a[same])
+
+
 def test_stores_convert_and_take_numbers_and_psum() -> None:
     a = np.arange(32, dtype=np.float32).reshape(8, 4)
 
