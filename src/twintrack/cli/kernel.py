@@ -162,6 +162,7 @@ def disasm(
     "--out", type=click.Path(path_type=Path), help="A folder for profile.html, trace.json, profile.json."
 )
 @click.option("--quick", is_flag=True, help="Do not time it again with one limit lifted at a time.")
+@click.option("--whole", is_flag=True, help="Trace every iteration of long nl.affine_range loops.")
 @click.option("--json", "as_json", is_flag=True, help="The figures as JSON, for machines.")
 def profile(
     target: str,
@@ -176,6 +177,7 @@ def profile(
     drop_reloads: bool,
     out: Path | None,
     quick: bool,
+    whole: bool,
     as_json: bool,
 ) -> None:
     """Say how long a kernel takes on a NeuronCore, what bounds it, and what would help most.
@@ -189,7 +191,14 @@ def profile(
     changes = {"check": check, "strict": strict, "values": False}
     kernel, options, given = _call(target, inputs, shapes, settings, chip, lnc, sdk, **changes)
     with running_kernel(target):
-        found = run_profile(kernel, given, options, drop_reloads=drop_reloads, what_if=not quick)
+        found = run_profile(
+            kernel,
+            given,
+            options,
+            drop_reloads=drop_reloads,
+            what_if=not quick,
+            extrapolate=not whole,
+        )
     show(found, out, as_json=as_json)
 
 

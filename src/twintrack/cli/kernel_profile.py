@@ -25,7 +25,13 @@ _SECONDS_BETWEEN_LINES = 10.0
 
 
 def run_profile(
-    kernel: Kernel, arguments: dict[str, Any], options: Options, *, drop_reloads: bool, what_if: bool
+    kernel: Kernel,
+    arguments: dict[str, Any],
+    options: Options,
+    *,
+    drop_reloads: bool,
+    what_if: bool,
+    extrapolate: bool = True,
 ) -> Profile:
     """Profile a kernel with progress on the standard error stream."""
     from rich.console import Console
@@ -39,6 +45,7 @@ def run_profile(
             options=options,
             drop_reloads=drop_reloads,
             what_if=what_if,
+            extrapolate=extrapolate,
             progress=tell,
         )
 

@@ -8,6 +8,8 @@ from typing import Any
 
 from twintrack.errors import KernelError
 from twintrack.neuroncore.isa.instruction import Instruction
+from twintrack.neuroncore.timing.extended import extended_profile
+from twintrack.neuroncore.timing.extrapolate import FEWEST, Loop, needed_iterations
 from twintrack.neuroncore.timing.parameters import Parameters, parameters_of
 from twintrack.neuroncore.timing.profile import Profile
 from twintrack.neuroncore.timing.summary import Progress, Run, profile_of
@@ -18,6 +20,7 @@ from twintrack.nki.launch import Launch, launch
 __all__ = ["profile", "run_traced"]
 
 _TELL_EVERY = 5000
+_LNC2 = (2,)
 
 
 def profile(
@@ -29,19 +32,23 @@ def profile(
     options: Options | None = None,
     what_if: bool = True,
     drop_reloads: bool = False,
+    extrapolate: bool = True,
     progress: Progress | None = None,
 ) -> Profile:
     """Time a kernel without computing its values.
 
     Args:
         kernel: decorated with ``nki.jit``, or a plain function.
-        *arrays_or_shapes: its positional arguments; arrays stand for their shapes, as ``twintrack.nki.Shape(dims, dtype)`` does.
+        *arrays_or_shapes: its positional arguments; arrays stand for their shapes, as
+            ``twintrack.nki.Shape(dims, dtype)`` does.
         chip: ``trn1`` or ``trn2``; by default what the kernel or the environment names, or trn2.
         lnc: cores at once, 1 or 2; the kernel's grid by default.
         settings: named arguments.
         options: further options of the run, such as ``strict`` or ``trip_counts`` of loops over registers.
         what_if: whether it is timed again with one limit lifted at a time.
         drop_reloads: whether loads of what an earlier tile still holds are left out, as the compiler is known to.
+        extrapolate: whether of long outermost ``nl.affine_range`` loops only the first iterations are traced, where the
+            rest is proven to be the same; see ``timing.extrapolate``.
         progress: told the stage, how much is done and how much there is.
 
     Returns:
@@ -57,8 +64,43 @@ def profile(
         base = replace(base, generation=options_from_environment(chip=chip).generation)
     parameters = parameters_of(base.generation.chip)
     asked = replace(base, values=False)
+    if extrapolate and made.grid != _LNC2 and not drop_reloads:
+        found = _extrapolated(
+            made, arrays_or_shapes, dict(settings or {}), asked, parameters, what_if, progress
+        )
+        if found is not None:
+            return found
     _, run = run_traced(made, arrays_or_shapes, dict(settings or {}), asked, parameters, progress)
     return profile_of(replace(run, drop_reloads=drop_reloads), what_if=what_if, progress=progress)
+
+
+def _extrapolated(
+    kernel: Kernel,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    options: Options,
+    parameters: Parameters,
+    what_if: bool,
+    progress: Progress | None,
+) -> Profile | None:
+    """The profile from the first iterations of long affine loops; ``None`` where all must be traced."""
+    iterations = FEWEST
+    while True:
+        asked = replace(options, iterations=iterations)
+        try:
+            done, run = run_traced(kernel, args, kwargs, asked, parameters, progress)
+        except KernelError:
+            return None  # a part of the kernel may need what left-out iterations make; the whole run tells
+        shortened = done.cores[0].shortened
+        if len(run.traces) != 1 or shortened is None:
+            return None
+        if not shortened.loops:
+            return profile_of(run, what_if=what_if, progress=progress)
+        loops = [Loop(total, tuple(starts)) for total, starts in shortened.loops]
+        needed = max(needed_iterations(run.traces[0], loop, run.generation) for loop in loops)
+        if needed <= iterations:
+            return extended_profile(run, loops, what_if=what_if, progress=progress)
+        iterations = needed
 
 
 def _kernel(kernel: Any, lnc: int | None) -> Kernel:

@@ -51,11 +51,13 @@ class Shortened:
     """Outermost affine loops of which only the first iterations run, so that the rest can be extrapolated.
 
     Args:
-        most: iterations that run.
+        most: iterations that run, of loops that have at least four times as many.
     """
 
     def __init__(self, most: int) -> None:
         self.most = most
+        self.least = 4 * most
+        """Loops with fewer iterations run whole."""
         self.loops: list[tuple[int, list[int]]] = []
         """Per loop that was shortened: iterations that it has, and the count of instructions at the start of each that
         ran and at the end of the last."""

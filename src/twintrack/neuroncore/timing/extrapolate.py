@@ -3,25 +3,44 @@
 An outermost ``affine_range`` loop may be extrapolated if its body is proven affine: every traced iteration issues the
 same instructions (same signatures, same lines), at places that move by a constant from one iteration to the next, and
 no address depends on data. The time of a kernel is then a line in the number of iterations once the pipeline is full:
-the trace of ``n`` iterations is timed with ``n``, ``n - 1`` and ``n - 2`` of them, and if the two differences agree the
-rest is added. Start and end of the loop are in the trace, so prefetching and draining are timed, not guessed.
+the trace of ``n`` iterations is timed with fewer of them, and if successive differences agree the rest is added. Start
+and end of the loop are in the trace, so prefetching and draining are timed, not guessed.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+from twintrack.neuroncore.memory.buffer import MemoryRegion
 from twintrack.neuroncore.memory.generation import Generation
 from twintrack.neuroncore.timing.parameters import Parameters
-from twintrack.neuroncore.timing.schedule import Timeline, schedule
+from twintrack.neuroncore.timing.schedule import schedule
 from twintrack.neuroncore.timing.trace import Step, Trace
 
-__all__ = ["AGREEMENT", "Extrapolated", "Loop", "extrapolate", "is_affine"]
+__all__ = [
+    "AGREEMENT",
+    "FEWEST",
+    "Extrapolated",
+    "Grown",
+    "Loop",
+    "extrapolate",
+    "is_affine",
+    "needed_iterations",
+    "without",
+]
 
 AGREEMENT = 2e-4
 """Relative difference of two successive iterations' times below which the loop counts as steady."""
+FEWEST = 4
+"""Iterations that show whether a loop is steady, at least."""
+_FEWEST_STEPS = 400
+"""Instructions that the traced iterations must have, so that the start of the pipeline is a small part of them."""
+_FILLS = 3
+"""How often the traced iterations must fill the memory: how far loads run ahead is settled when it was full."""
+_LONGEST_PERIOD = 6
 _ANYWHERE = 1 << 30
 
 
@@ -48,16 +67,58 @@ class Extrapolated:
     """A kernel's time from shortened loops.
 
     Args:
-        timeline: of what was traced.
+        base: the trace from which is counted on: so many iterations less that whole periods are missing.
         seconds: of the whole kernel.
-        iterations: per loop, traced and total.
-        per_iteration: per loop, seconds of one steady iteration.
+        grown: per loop, how it goes on.
     """
 
-    timeline: Timeline
+    base: Trace
     seconds: float
-    iterations: tuple[tuple[int, int], ...]
-    per_iteration: tuple[float, ...]
+    grown: tuple[Grown, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Grown:
+    """How a loop goes on after its traced iterations.
+
+    Args:
+        loop: in the base trace.
+        period: iterations after which the pipeline is as it was.
+        times: such periods that are missing.
+        seconds: of one of them.
+    """
+
+    loop: Loop
+    period: int
+    times: int
+    seconds: float
+
+
+def needed_iterations(trace: Trace, loop: Loop, generation: Generation) -> int:
+    """Iterations that must be traced before a loop may be taken for steady.
+
+    Loads run ahead of their use as far as SBUF is large, and products as far as there are PSUM banks, so the pipeline
+    is full only when the tiles of an iteration come back to the places that earlier ones had.
+
+    Args:
+        trace: with some iterations.
+        loop: of the trace.
+        generation: whose memory sizes hold.
+    """
+    start, end = loop.starts[-2], loop.starts[-1]
+    steps = max(1, end - start)
+    made = {trace.regions[at].buffer for step in trace.steps[start:end] for at in step.writes}
+    before = {trace.regions[at].buffer for step in trace.steps[:start] for at in (*step.writes, *step.reads)}
+    fresh = [trace.buffers[at] for at in sorted(made - before) if trace.buffers[at].on_chip]
+    needed = [FEWEST, math.ceil(_FEWEST_STEPS / steps)]
+    for region, room in (
+        (MemoryRegion.sbuf, generation.sbuf_partition_bytes),
+        (MemoryRegion.psum, generation.psum_partition_bytes),
+    ):
+        taken = sum(one.partition_bytes for one in fresh if one.region is region)
+        if taken:
+            needed.append(FEWEST + math.ceil(_FILLS * room / taken))
+    return max(needed)
 
 
 def is_affine(trace: Trace, loop: Loop) -> bool:
@@ -119,31 +180,76 @@ def extrapolate(
 ) -> Extrapolated | None:
     """Time a kernel of which loops were shortened; ``None`` where they cannot be extrapolated.
 
+    Iterations may take turns in a pattern, as when a load and a store compete; the shortest period up to six that
+    repeats is taken (of one alone where several loops were shortened).
+
     Args:
         trace: with at least four iterations of each loop.
         loops: the shortened ones.
         generation: whose memory sizes hold.
         parameters: those of the trace by default.
     """
-    if any(loop.traced < 4 or not is_affine(trace, loop) for loop in loops):
+    if any(loop.traced < FEWEST or not is_affine(trace, loop) for loop in loops):
         return None
-    whole = schedule(trace, generation, parameters)
-    seconds = whole.seconds
-    per_iteration = []
+    if len(loops) == 1:
+        return _one_loop(trace, loops[0], generation, parameters)
+    whole = schedule(trace, generation, parameters).seconds
+    grown = []
     for loop in loops:
-        one = schedule(_without(trace, loop, 1), generation, parameters).seconds
-        two = schedule(_without(trace, loop, 2), generation, parameters).seconds
-        last, previous = whole.seconds - one, one - two
-        if last <= 0 or abs(last - previous) > AGREEMENT * last:
+        each = _steady(trace, loop, 1, generation, parameters, whole)
+        if each is None:
             return None
-        per_iteration.append(last)
-        seconds += (loop.total - loop.traced) * last
-    counts = tuple((loop.traced, loop.total) for loop in loops)
-    return Extrapolated(whole, seconds, counts, tuple(per_iteration))
+        grown.append(Grown(loop, 1, loop.total - loop.traced, each))
+    return Extrapolated(trace, whole + sum(one.times * one.seconds for one in grown), tuple(grown))
 
 
-def _without(trace: Trace, loop: Loop, count: int) -> Trace:
-    """The trace without the last iterations of a loop."""
+def _one_loop(
+    trace: Trace, loop: Loop, generation: Generation, parameters: Parameters | None
+) -> Extrapolated | None:
+    whole = schedule(trace, generation, parameters).seconds
+    for period in range(1, _LONGEST_PERIOD + 1):
+        if loop.traced < 2 * period + 2:
+            return None
+        each = _steady(trace, loop, period, generation, parameters, whole)
+        if each is None:
+            continue
+        surplus = -(loop.total - loop.traced) % period
+        base = without(trace, loop, surplus) if surplus else trace
+        shorter = Loop(loop.total, loop.starts[: len(loop.starts) - surplus])
+        times = (loop.total - shorter.traced) // period
+        seconds = schedule(base, generation, parameters).seconds if surplus else whole
+        return Extrapolated(base, seconds + times * each, (Grown(shorter, period, times, each),))
+    return None
+
+
+def _steady(
+    trace: Trace,
+    loop: Loop,
+    period: int,
+    generation: Generation,
+    parameters: Parameters | None,
+    whole: float,
+) -> float | None:
+    """Seconds of one period, if two successive ones, and the same one iteration earlier, take as long."""
+    times = [
+        schedule(without(trace, loop, count), generation, parameters).seconds
+        for count in sorted({1, period, period + 1, 2 * period})
+    ]
+    by = dict(zip(sorted({1, period, period + 1, 2 * period}), times, strict=True))
+    last, previous = whole - by[period], by[period] - by[2 * period]
+    earlier = by[1] - by[period + 1]
+    alike = all(abs(last - other) <= AGREEMENT * last for other in (previous, earlier))
+    return last if last > 0 and alike else None
+
+
+def without(trace: Trace, loop: Loop, count: int) -> Trace:
+    """The trace without the last iterations of a loop.
+
+    Args:
+        trace: with the loop's steps.
+        loop: of the trace.
+        count: iterations to leave out.
+    """
     start, end = loop.starts[-1 - count], loop.starts[-1]
     shorter = Trace(trace.parameters)
     shorter.steps = [*trace.steps[:start], *trace.steps[end:]]

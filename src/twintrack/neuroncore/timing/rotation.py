@@ -72,7 +72,8 @@ class _Taken:
         """Give a place to a tile: whose it was."""
         one = self._buffers[at]
         first = bisect_left(self._starts, start - self._widest)
-        replaced, kept = [], []
+        replaced: list[tuple[int, int, int]] = []
+        kept: list[tuple[int, int, int]] = []
         last = first
         while last < len(self._entries) and self._entries[last][0] < end:
             entry = self._entries[last]

@@ -84,7 +84,7 @@ def _counted(core: Core, kind: str, numbers: Iterable[int]) -> Iterator[int]:
 
 def _shortened(core: Core, shortened: Shortened, numbers: range) -> Iterator[int]:
     """The first iterations of an outermost affine loop; notes how many there are, and where each begins."""
-    if len(numbers) <= shortened.most:
+    if len(numbers) < shortened.least:
         yield from _counted(core, "affine", numbers)
         return
     starts: list[int] = []
