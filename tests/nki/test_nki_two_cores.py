@@ -209,7 +209,11 @@ def test_barriers_of_unequal_arguments_name_both_lines():
         ),
         (lambda: nisa.core_barrier(output(), (0, 1)), {"grid": None}, "two cores"),
         (lambda: nisa.core_barrier(output(), (0, 1)), {"grid": 4}, "two cores"),
-        (lambda: nisa.core_barrier(output(), (0, 1)), {"chip": "trn1"}, "NeuronCore-v3 or newer"),
+        (
+            lambda: nisa.core_barrier(output(), (0, 1)),
+            {"chip": "trn1", "grid": None},
+            "NeuronCore-v3 or newer",
+        ),
     ],
 )
 def test_barriers_that_break_a_rule_are_refused(body, options, match):
@@ -349,7 +353,7 @@ def sent(src=None, dst=None, **changes):
         (lambda: sent(dst=nl.ndarray((1, 4), nl.int32)), {}, "dst of the type of src"),
         (lambda: sent(dst=nl.ndarray((1, 5), nl.float32)), {}, "dst of the shape of src"),
         (sent, {"grid": None}, "two cores"),
-        (sent, {"chip": "trn1"}, "NeuronCore-v3 or newer"),
+        (sent, {"chip": "trn1", "grid": None}, "NeuronCore-v3 or newer"),
     ],
 )
 def test_exchanges_that_break_a_rule_are_refused(body, options, match):

@@ -6,6 +6,7 @@ instructions of the running core, functions of ``language`` are made of them; no
 
 from __future__ import annotations
 
+from twintrack.neuroncore.emulator.core import Checks
 from twintrack.nki import collectives, isa, language, typing
 from twintrack.nki.arrays import Shape
 from twintrack.nki.installing import install, installed, uninstall
@@ -13,6 +14,7 @@ from twintrack.nki.kernel import Kernel, jit, simulate
 from twintrack.nki.profiling import profile
 
 __all__ = [
+    "Checks",
     "Kernel",
     "Shape",
     "collectives",

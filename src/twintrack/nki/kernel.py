@@ -8,81 +8,22 @@ was written is copied back to a writable one.
 from __future__ import annotations
 
 import functools
+import inspect
 import logging
-import os
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
 from types import MappingProxyType
 from typing import Any
 
 from twintrack.errors import KernelError
-from twintrack.neuroncore.emulator.core import Checks
-from twintrack.neuroncore.isa.instruction import Instruction
-from twintrack.neuroncore.memory.generation import GENERATIONS, Generation
 from twintrack.nki.context import is_running
 from twintrack.nki.launch import Launch, launch
+from twintrack.nki.options import Options, changed, options_from_environment
 from twintrack.nki.schedule import Edges, read_schedule
 
 __all__ = ["Kernel", "Options", "Simulated", "jit", "options_from_environment", "simulate"]
 
 _LOG = logging.getLogger("twintrack.nki")
 _NO_EDGES: Edges = MappingProxyType({})
-
-
-@dataclass(frozen=True, slots=True)
-class Options:
-    """How a kernel is run.
-
-    Args:
-        generation: whose NeuronCore.
-        checks: how much is checked.
-        values: whether values are computed; without them arguments may be shapes.
-        precise: whether narrow floats are rounded.
-        strict: whether spills are refused.
-        trip_counts: iterations of loops whose bounds are not known without values.
-        sink: is given every instruction of every core.
-        default_chip: whether the chip was chosen for want of another choice.
-        iterations: trace only so many iterations of outermost affine loops, for extrapolation; outputs are then not
-            wholly written, and nothing is said about that.
-    """
-
-    generation: Generation
-    checks: Checks = Checks.FAST
-    values: bool = True
-    precise: bool = True
-    strict: bool = False
-    trip_counts: Mapping[str, int] | None = None
-    sink: Callable[[int, Instruction], None] | None = None
-    default_chip: bool = False
-    iterations: int | None = None
-
-
-def options_from_environment(
-    environment: Mapping[str, str] | None = None, chip: str | None = None
-) -> Options:
-    """The documented environment variables, read at each run.
-
-    ``NEURON_PLATFORM_TARGET_OVERRIDE`` names the chip (trn2 where unset), ``NKI_PRECISE_FP=0`` keeps narrow floats
-    unrounded.
-
-    Args:
-        environment: ``os.environ`` where ``None``.
-        chip: goes before the environment's.
-
-    Raises:
-        KernelError: if the chip is unknown.
-    """
-    found = os.environ if environment is None else environment
-    name = chip or found.get("NEURON_PLATFORM_TARGET_OVERRIDE") or ""
-    if name and name.lower() not in GENERATIONS:
-        raise KernelError(
-            f"a chip among {', '.join(GENERATIONS)}",
-            found=repr(name),
-            where="chip" if chip else "NEURON_PLATFORM_TARGET_OVERRIDE",
-            remedy="name one of them",
-        )
-    precise = found.get("NKI_PRECISE_FP", "1") != "0"
-    return Options(GENERATIONS[name.lower() or "trn2"], precise=precise, default_chip=not name)
 
 
 class Kernel:
@@ -135,6 +76,10 @@ class Kernel:
         """
         return Kernel(self.function, self.grid, self.chip, read_schedule(pairs))
 
+    def __repr__(self) -> str:
+        """Its name and grid, and where it is."""
+        return f"<NKI kernel {_shown(self)}>"
+
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run it; inside another kernel it is a plain function."""
         if is_running():
@@ -170,13 +115,21 @@ class Simulated:
         self.last = launch(kernel.function, kernel.grid, args, kwargs, options, kernel.schedule)
         return self.last.result
 
+    def __repr__(self) -> str:
+        """Its kernel."""
+        return f"<simulated NKI kernel {_shown(self.kernel)}>"
+
     def __getitem__(self, grid: Any) -> Simulated:
         return Simulated(self.kernel[grid], self.options)
 
     def with_options(self, **changes: Any) -> Simulated:
-        """The same with other options, such as ``checks=Checks.ALL``."""
+        """The same with other options, such as ``checks=Checks.ALL`` or ``checks="all"``.
+
+        Raises:
+            KernelError: if an option is unknown, or its value of another kind.
+        """
         base = self.options or options_from_environment(chip=self.kernel.chip)
-        return Simulated(self.kernel, replace(base, **changes))
+        return Simulated(self.kernel, changed(base, **changes))
 
 
 def jit(fn: Callable[..., Any] | None = None, **kwargs: Any) -> Any:
@@ -210,6 +163,15 @@ def simulate(kernel: Any) -> Simulated:
     if not callable(kernel):
         raise _no_function("nki.simulate", kernel)
     return Simulated(kernel if isinstance(kernel, Kernel) else Kernel(kernel))
+
+
+def _shown(kernel: Kernel) -> str:
+    """``name[grid] at file:line``, as far as there is one."""
+    function = inspect.unwrap(kernel.function)
+    name = getattr(function, "__qualname__", None) or repr(function)
+    grid = f"[{', '.join(map(str, kernel.grid))}]" if kernel.grid else ""
+    code = getattr(function, "__code__", None)
+    return name + grid + ("" if code is None else f" at {code.co_filename}:{code.co_firstlineno}")
 
 
 def _no_function(name: str, found: object) -> KernelError:

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 __all__ = ["Launch", "launch", "launch_ranks"]
 
 _LNC2 = (2,)
+_FIRST_LNC2 = 3
+"""Logical NeuronCores of two physical ones begin with NeuronCore-v3 (AWS Neuron: Logical NeuronCore configuration)."""
 _NO_EDGES: Edges = MappingProxyType({})
 Observer = Callable[[Core, Instruction], None]
 
@@ -109,13 +111,14 @@ def launch_ranks(
         KernelError: at the kernel author's line; also if ranks wait for each other forever.
     """
     programs = math.prod(grid or (1,))
-    at_once = programs if grid == _LNC2 else 1
+    fused = getattr(function, "loops_are_fused", False)
+    at_once = _cores_at_once(grid, options, _where(function), older=fused)
     # one search per cores that run at once
     searched = len(calls) * programs // at_once if options.checks is Checks.ALL else 0
     hazards = [Hazards(at_once) for _ in range(searched)]
     schedulers: list[Scheduler] = []
     make = partial(_core, options, hazards, at_once, _adding(schedule, schedulers), programs)
-    machine = Machine(make, grid or (1,), ranks=len(calls), ranks_per_node=ranks_per_node)
+    machine = Machine(make, grid or (1,), ranks=len(calls), ranks_per_node=ranks_per_node, lnc=at_once)
     region = MemoryRegion.shared_hbm if machine.lnc > 1 else MemoryRegion.private_hbm
     held = [_Taken(function, args, kwargs, options) for args, kwargs in calls]
     common = separate([arguments_in((one.args, one.kwargs)) for one in held]) if len(held) > 1 else []
@@ -134,7 +137,6 @@ def launch_ranks(
         scheduler.finish(where)
     for search in hazards:
         search.finish()
-    fused = getattr(function, "loops_are_fused", False)
     memory = () if options.checks is Checks.OFF else _memory(machine, strict=options.strict, fused=fused)
     refuse_writes(common)
     size = machine.programs
@@ -150,6 +152,32 @@ def launch_ranks(
         cores = tuple(machine.cores[rank * size : (rank + 1) * size])
         found.append(Launch(result, cores, memory[rank * size : (rank + 1) * size], one.arrays.written))
     return found
+
+
+def _cores_at_once(grid: tuple[int, ...], options: Options, where: str, *, older: bool) -> int:
+    """Cores of one rank that run at once: two for LNC2.
+
+    Args:
+        grid: programs per axis.
+        options: whose chip.
+        where: the kernel.
+        older: of the dialect until 2.26, in which two programs on trn1 run one after the other as any others do.
+
+    Raises:
+        KernelError: for LNC2 on a chip that has none.
+    """
+    if grid != _LNC2:
+        return 1
+    if options.generation.number >= _FIRST_LNC2:
+        return _LNC2[0]
+    if older:
+        return 1
+    raise KernelError(
+        "trn2 or newer for LNC2 (kernel[2])",
+        found=options.generation.chip,
+        where=where,
+        remedy="launch it on one core, or choose a newer chip (NEURON_PLATFORM_TARGET_OVERRIDE)",
+    )
 
 
 class _Taken:

@@ -49,6 +49,7 @@ class Machine:
         grid: programs per axis. Two in one axis are LNC2: they run at once; others run one after the other.
         ranks: copies of the grid that run at once and meet in collectives.
         ranks_per_node: of one instance, which some collectives ask for.
+        lnc: cores of one rank that run at once; by the grid where ``None``.
     """
 
     def __init__(
@@ -58,13 +59,14 @@ class Machine:
         *,
         ranks: int = 1,
         ranks_per_node: int = 1,
+        lnc: int | None = None,
     ) -> None:
         self.grid = grid
         self.ranks = ranks
         self.ranks_per_node = ranks_per_node
         self.programs = math.prod(grid)
         """Programs of one rank."""
-        self.lnc = _LNC if grid == (_LNC,) else 1
+        self.lnc = (_LNC if grid == (_LNC,) else 1) if lnc is None else lnc
         """Cores of one rank that run at once."""
         self.cores: list[Core] = []
         """By rank, then by program."""
