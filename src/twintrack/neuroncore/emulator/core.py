@@ -124,7 +124,8 @@ class Core:
         self._ours: dict[str, bool] = {}
         self._kinds: dict[Any, int] = {}
         self._next_kind = 0
-        self._registers = 0
+        self.registers_made = 0
+        """Registers of the sequencers so far."""
 
     # what the kernel makes
 
@@ -191,8 +192,8 @@ class Core:
 
     def new_register(self) -> tuple[int, str]:
         """Number of a new register of the sequencers, and the author's ``file:line``."""
-        self._registers += 1
-        return self._registers - 1, self.author_line()
+        self.registers_made += 1
+        return self.registers_made - 1, self.author_line()
 
     def author_line(self) -> str:
         """``file:line`` of the kernel author's code that is running."""

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 
 from twintrack.errors import KernelError
 from twintrack.neuroncore.emulator.core import Core, Shortened
+from twintrack.neuroncore.emulator.one_body import OneBody
 from twintrack.neuroncore.isa.instruction import Instruction, LoopFrame, Register
 from twintrack.nki.context import current_core, is_running
 from twintrack.nki.isa.issue import author_error
@@ -28,6 +29,9 @@ __all__ = [
     "static_range",
     "while_loop",
 ]
+
+_ONE_BODY = "one body"
+"""Under which a core's state holds the comparison of iterations while a loop on the device runs."""
 
 
 class LoopRange:
@@ -136,6 +140,29 @@ def static_range(start: int, stop: int | None = None, step: int = 1) -> LoopRang
 # loops that run on the device
 
 
+def _on_device(core: Core, kind: str, bounds: tuple[object, ...], numbers: range) -> Iterator[int]:
+    """The numbers, as ``_counted`` gives them; every iteration must issue what the first one issued."""
+    if not core.checked:
+        yield from _counted(core, kind, numbers)
+        return
+    found = core.state.get(_ONE_BODY)
+    if found is None:
+        found = core.state[_ONE_BODY] = OneBody(core)
+        core.observers = (*core.observers, found)
+    watch: OneBody = found
+    body = watch.enter(core, kind, core.author_line(), bounds)
+    whole = False
+    try:
+        for number in _counted(core, kind, numbers):
+            watch.iterate(core, body)
+            yield number
+        whole = True
+    finally:
+        if watch.leave(core, body, whole=whole) and core.state.get(_ONE_BODY) is watch:
+            del core.state[_ONE_BODY]
+            core.observers = tuple(one for one in core.observers if one is not watch)
+
+
 def dynamic_range(
     start: int | VirtualRegister, stop: int | VirtualRegister | None = None, step: int = 1
 ) -> Iterator[VirtualRegister]:
@@ -154,14 +181,18 @@ def dynamic_range(
     lower, upper = (0, start) if stop is None else (start, stop)
     indices = _indices(core, "nl.dynamic_range", lower, upper, step)
     index = VirtualRegister(frozen=True)
-    return _registers(core, "dynamic", index, indices)
+    return _registers(core, "dynamic", index, indices, (lower, upper))
 
 
 def _registers(
-    core: Core, kind: str, index: VirtualRegister, indices: Iterable[int | None]
+    core: Core,
+    kind: str,
+    index: VirtualRegister,
+    indices: Iterable[int | None],
+    bounds: tuple[object, object],
 ) -> Iterator[VirtualRegister]:
     values = list(indices)
-    for iteration in _counted(core, kind, range(len(values))):
+    for iteration in _on_device(core, kind, bounds, range(len(values))):
         index.value, index.written = values[iteration], True
         yield index
 
@@ -185,7 +216,7 @@ def fori_loop(
     """
     core = current_core()
     indices = _indices(core, "nl.fori_loop", lower, upper, step)
-    for index in _registers(core, "fori", VirtualRegister(), indices):
+    for index in _registers(core, "fori", VirtualRegister(), indices, (lower, upper)):
         body_fun(index)
 
 
@@ -249,7 +280,7 @@ def while_loop(init: VirtualRegister, body_fun: Callable[[VirtualRegister], Virt
     line = core.author_line()
     state = VirtualRegister()
     condition = _condition(init, "init")
-    for passed in _counted(core, "while", range(MOST_ITERATIONS + 1)):
+    for passed in _on_device(core, "while", (condition,), range(MOST_ITERATIONS + 1)):
         value = known_integer(condition, "a condition")
         if value == 0 or (value is None and passed >= trip_count(core, line, condition)):
             return
