@@ -26,8 +26,9 @@ from twintrack.neuroncore.emulator.core import Checks
 from twintrack.neuroncore.isa.instruction import Instruction
 from twintrack.neuroncore.memory.dtypes import dtype_of
 from twintrack.neuroncore.memory.generation import GENERATIONS
+from twintrack.nki.array_files import write_arrays
 from twintrack.nki.arrays import Shape
-from twintrack.nki.files import load_kernel, write_arrays
+from twintrack.nki.files import load_kernel
 from twintrack.nki.kernel import Options
 from twintrack.nki.launch import Launch, launch_ranks
 

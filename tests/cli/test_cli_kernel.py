@@ -10,7 +10,7 @@ from click.testing import CliRunner, Result
 from twintrack.cli.kernel import command
 from twintrack.errors import UserError
 from twintrack.neuroncore.isa.stream_file import from_lines
-from twintrack.nki.files import read_arrays, write_arrays
+from twintrack.nki.array_files import read_arrays, write_arrays
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 PAIR = EXAMPLES / "broken_kernels" / "too_many_partitions.py"
@@ -124,8 +124,20 @@ def test_a_kernel_that_writes_to_an_argument_gives_that_argument(tmp_path):
     narrow = np.zeros((2, 2), ml_dtypes.bfloat16)
     write_arrays(tmp_path / "x.npz", {"state": narrow, "x": X})
     result = call("run", f"{path}:k", "--inputs", tmp_path / "x.npz", "--out", tmp_path / "y.npz")
-    assert result.stdout.splitlines()[-1] == f"state: bfloat16 [2, 2] in {tmp_path / 'y.npz'}"
+    assert (
+        result.stdout.splitlines()[-1] == f"state: bfloat16 [2, 2] in {tmp_path / 'y.npz'} as state:bfloat16"
+    )
     assert (read_arrays(tmp_path / "y.npz")["state"] == 3).all()
+
+
+def test_the_result_does_not_take_the_place_of_the_inputs(inputs, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    before = inputs.read_bytes()
+    for out in (inputs, "x.npz", tmp_path / "sub" / ".." / "x.npz"):
+        result = call("run", f"{PAIR}:corrected", "--inputs", inputs, "--out", out)
+        assert result.exit_code == 2
+        assert "--out must be another file than --inputs" in result.output
+    assert inputs.read_bytes() == before
 
 
 def test_other_arguments_are_set_as_json_and_missing_ones_are_named(inputs, tmp_path):
@@ -133,7 +145,7 @@ def test_other_arguments_are_set_as_json_and_missing_ones_are_named(inputs, tmp_
     path.write_text(PAIR.read_text().replace("(x: nl.NkiTensor)", "(x, factor)").replace("2.0", "factor"))
     call("run", f"{path}:corrected", "--inputs", inputs, "--set", "factor=3", "--out", tmp_path / "y.npz")
     assert (read_arrays(tmp_path / "y.npz")["out0"] == 3 * X).all()
-    assert "found no factor" in refused("run", f"{path}:corrected", "--inputs", inputs)
+    assert "found none given for factor" in refused("run", f"{path}:corrected", "--inputs", inputs)
     result = call("run", f"{path}:corrected", "--inputs", inputs, "--set", "factor")
     assert result.exit_code == 2
     assert "--set takes NAME=VALUE, found 'factor'" in result.output

@@ -1,23 +1,14 @@
-"""Kernels in files and arrays in ``.npz`` files."""
+"""Kernels in files and their arguments."""
 
-import io
-import zipfile
-
-import ml_dtypes
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from twintrack.errors import KernelError, StorageError, UserError
+from twintrack.errors import KernelError, UserError
 from twintrack.nki.files import (
     arguments_of,
     load_kernel,
-    named_arrays,
     parse_shape,
-    read_arrays,
     running_kernel,
-    write_arrays,
 )
 
 KERNEL = """
@@ -123,104 +114,6 @@ def test_an_error_inside_this_package_is_never_put_down_to_the_kernel(tmp_path):
         kernel(np.ones(2, np.float32))
 
 
-# arrays
-
-_ARRAYS = {
-    "a": np.arange(6, dtype=np.float32).reshape(2, 3),
-    "b": np.array([1.5, -2], ml_dtypes.bfloat16),
-    "c": np.array([[0.5], [448]], ml_dtypes.float8_e4m3fn),
-    "d": np.array([True, False]),
-    "e": np.asfortranarray(np.arange(6, dtype=np.int32).reshape(2, 3)),
-}
-
-
-def test_arrays_of_every_type_come_back_as_they_were(tmp_path):
-    write_arrays(tmp_path / "x.npz", _ARRAYS)
-    again = read_arrays(tmp_path / "x.npz")
-    assert list(again) == list(_ARRAYS)
-    for name, value in _ARRAYS.items():
-        assert again[name].dtype == value.dtype
-        assert (again[name] == value).all()
-
-
-def test_results_are_named_by_their_place():
-    a, b, c = (np.full(1, n) for n in range(3))
-    assert named_arrays(a) == {"out0": a}
-    assert named_arrays((a, b)) == {"out0": a, "out1": b}
-    assert named_arrays([a, (b, [c])]) == {"out0": a, "out1.0": b, "out1.1.0": c}
-    assert named_arrays({"loss": a, "state": {"m": b, "n": 3}}) == {"loss": a, "state.m": b}
-    assert named_arrays(None) == {}
-
-
-def test_a_result_without_arrays_is_not_written(tmp_path):
-    assert "required a kernel that returns arrays, or writes to an argument, found NoneType" in message(
-        write_arrays, tmp_path / "x.npz", None
-    )
-    assert not (tmp_path / "x.npz").exists()
-
-
-def test_a_folder_that_is_not_there_is_said(tmp_path):
-    with pytest.raises(StorageError):
-        write_arrays(tmp_path / "no" / "x.npz", np.zeros(1))
-
-
-def packed(**members):
-    out = io.BytesIO()
-    with zipfile.ZipFile(out, "w") as archive:
-        for name, data in members.items():
-            archive.writestr(f"{name}.npy", data)
-    return out.getvalue()
-
-
-def array_bytes(array, **options):
-    out = io.BytesIO()
-    np.save(out, array, **options)
-    return out.getvalue()
-
-
-@pytest.mark.parametrize(
-    "data",
-    [
-        b"",
-        b"no zip at all",
-        array_bytes(np.zeros(3)),
-        packed(x=b"\x93NUMPY\x01\x00"),
-        packed(x=array_bytes(np.array([{}], object), allow_pickle=True)),
-        packed(x=array_bytes(np.zeros((4, 4)))[:-8]),
-        packed(**{"x:bfloat16": array_bytes(np.zeros(3, np.uint8))}),
-        packed(**{"x:nothing": array_bytes(np.zeros(3, np.uint16))}),
-        packed(
-            **{"x": array_bytes(np.zeros(3, np.uint16)), "x:bfloat16": array_bytes(np.zeros(3, np.uint16))}
-        ),
-    ],
-    ids=["empty", "text", "npy", "header", "objects", "cut", "width", "type", "twice"],
-)
-def test_a_file_that_is_no_npz_or_damaged_or_holds_objects_is_refused_in_one_line(tmp_path, data):
-    path = tmp_path / "x.npz"
-    path.write_bytes(data)
-    said = message(read_arrays, path)
-    assert said.startswith(f"{path}: required an .npz file of arrays, found ")
-    assert said.endswith("make it with numpy.savez(path, name=array, ...)")
-
-
-@given(st.data())
-def test_a_damaged_npz_is_read_or_refused_never_a_traceback(tmp_path_factory, data):
-    good = bytearray(
-        packed(a=array_bytes(np.arange(4, dtype=np.float32)), b=array_bytes(np.zeros(2, np.int32)))
-    )
-    for _ in range(data.draw(st.integers(1, 3))):
-        good[data.draw(st.integers(0, len(good) - 1))] = data.draw(st.integers(0, 255))
-    path = tmp_path_factory.getbasetemp() / "damaged.npz"
-    path.write_bytes(bytes(good[: data.draw(st.integers(0, len(good)))]))
-    try:
-        read_arrays(path)
-    except UserError as error:
-        said = str(error)
-    else:
-        said = ""
-    assert "\n" not in said
-
-
 # shapes and arguments
 
 
@@ -254,4 +147,7 @@ def test_arguments_go_by_name_and_what_is_missing_or_too_much_is_said():
     assert arguments_of(kernel, {"a": 1, "b": 2}, {"scale": 3}) == {"a": 1, "b": 2, "scale": 3}
     assert arguments_of(lambda **rest: None, {"q": 1}, {}) == {"q": 1}
     said = message(arguments_of, kernel, {"a": 1, "c": 2}, {})
-    assert "required the kernel's arguments (a, b, scale), found no b and c, which it does not take" in said
+    assert (
+        "required the kernel's arguments (a, b, scale), found none given for b, unknown to it: c; give arrays"
+        in said
+    )

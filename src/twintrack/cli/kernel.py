@@ -81,8 +81,10 @@ def run(
 
     Values are those of a NeuronCore; a mistake is one line that names the place in the kernel, and exit code 2.
     """
-    from twintrack.nki.files import named_arrays, write_arrays
+    from twintrack.nki.array_files import named_arrays, stored_name, write_arrays
 
+    if out is not None and inputs is not None and out.resolve() == inputs.resolve():
+        raise click.UsageError(f"--out must be another file than --inputs, found {out} for both")
     launch, given = _launch(target, inputs, (), settings, chip, lnc, sdk, check=check, strict=strict)
     found = named_arrays(launch.result) or {name: given[name] for name in launch.written if name in given}
     if out is not None:
@@ -90,7 +92,9 @@ def run(
     for line in _told(launch, check):
         click.echo(line)
     for name, value in found.items():
-        click.echo(f"{name}: {value.dtype.name} {list(value.shape)}" + (f" in {out}" if out else ""))
+        stored = stored_name(name, value)
+        where = "" if out is None else f" in {out}" + ("" if stored == name else f" as {stored}")
+        click.echo(f"{name}: {value.dtype.name} {list(value.shape)}{where}")
 
 
 @command.command("disasm")
@@ -277,8 +281,9 @@ def _call(
     **changes: Any,
 ) -> tuple[Kernel, Options, dict[str, Any]]:
     """A kernel on its grid, how it is run, and its arguments."""
+    from twintrack.nki.array_files import read_arrays
     from twintrack.nki.arrays import Shape
-    from twintrack.nki.files import arguments_of, load_kernel, parse_shape, read_arrays
+    from twintrack.nki.files import arguments_of, load_kernel, parse_shape
     from twintrack.nki.kernel import Kernel
 
     if sdk is not None:

@@ -1,64 +1,33 @@
-"""Kernels in files and arrays in ``.npz`` files, for the command line.
+"""Kernels in files and their arguments, for the command line; arrays in files are in ``array_files``.
 
-A kernel file is the user's own program and is imported as such; an ``.npz`` file is data and nothing in it is executed.
-Element types that NumPy's file format lacks (bfloat16, float8) are stored by their bits, under ``name:bfloat16``.
+A kernel file is the user's own program and is imported as such.
 """
 
 from __future__ import annotations
 
 import importlib.util
 import inspect
-import io
-import struct
 import sys
-import tokenize
 import traceback
-import zipfile
-import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
-
-import numpy as np
-import numpy.typing as npt
 
 from twintrack.errors import KernelError, UserError, nearest
 from twintrack.neuroncore.memory.dtypes import dtype_of
 from twintrack.nki.arrays import Shape
 from twintrack.nki.installing import installed
 from twintrack.nki.kernel import Kernel
-from twintrack.storage import FileSystem, LocalFileSystem, write_bytes_atomic
 
 __all__ = [
     "arguments_of",
     "load_kernel",
-    "named_arrays",
     "parse_shape",
-    "read_arrays",
     "running_kernel",
-    "write_arrays",
 ]
 
-Array = npt.NDArray[Any]
 _PACKAGE = Path(__file__).resolve().parents[1]
-_DAMAGE = (
-    OSError,
-    ValueError,
-    KeyError,
-    EOFError,
-    SyntaxError,
-    MemoryError,
-    NotImplementedError,
-    OverflowError,
-    RuntimeError,
-    TypeError,
-    struct.error,
-    tokenize.TokenError,
-    zipfile.BadZipFile,
-    zlib.error,
-)
-"""What NumPy and the zip reader raise for a file that is none, or damaged."""
 
 
 def load_kernel(target: str) -> Kernel:
@@ -156,87 +125,6 @@ def _place(error: BaseException, path: Path) -> str | None:
     return f"{wanted[-1].filename}:{wanted[-1].lineno}" if wanted else None
 
 
-def read_arrays(path: Path) -> dict[str, Array]:
-    """The arrays of an ``.npz`` file by name; ``name:bfloat16`` holds bits of that type.
-
-    Raises:
-        UserError: if it is no such file, is damaged, or holds Python objects.
-    """
-    try:
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as loaded:
-            if isinstance(loaded, np.ndarray):
-                raise ValueError("one array (.npy)")
-            found = [_typed(key, loaded[key]) for key in loaded.files]
-            if len(dict(found)) < len(found):
-                raise ValueError("a name twice, with and without a type")
-            return dict(found)
-    except _DAMAGE as error:
-        raise UserError(
-            "an .npz file of arrays",
-            found=f"{type(error).__name__}: {error}"[:160],
-            where=str(path),
-            remedy="make it with numpy.savez(path, name=array, ...)",
-        ) from error
-
-
-def _typed(key: str, value: Array) -> tuple[str, Array]:
-    name, separator, kind = key.partition(":")
-    if not separator:
-        return key, value
-    dtype = dtype_of(kind)
-    return name, value.view(dtype.stored)
-
-
-def write_arrays(path: Path, result: Any, fs: FileSystem | None = None) -> dict[str, Array]:
-    """Write what a kernel returned; what was written, by ``named_arrays``.
-
-    Raises:
-        UserError: if it holds no arrays.
-        StorageError: if the file cannot be written.
-    """
-    arrays = named_arrays(result)
-    if not arrays:
-        raise UserError(
-            "a kernel that returns arrays, or writes to an argument",
-            found=type(result).__name__,
-            where="result",
-            remedy="return a tensor",
-        )
-    plain = {}
-    for name, value in arrays.items():
-        if value.dtype.type.__module__ == "numpy":
-            plain[name] = value
-        else:
-            plain[f"{name}:{value.dtype.name}"] = value.view(np.dtype(f"u{value.dtype.itemsize}"))
-    buffer = io.BytesIO()
-    np.savez(buffer, **plain)  # type: ignore[arg-type]
-    write_bytes_atomic(fs or LocalFileSystem(), path, buffer.getvalue())
-    return arrays
-
-
-def named_arrays(result: Any) -> dict[str, Array]:
-    """The arrays in what a kernel returned: ``out0``, ``out1``, ..., or the keys of a dictionary.
-
-    Deeper ones are named by their place: ``out1.0``, ``state.m``. Values that are no arrays are left out.
-    """
-    if isinstance(result, np.ndarray):
-        return {"out0": result}
-    items: list[tuple[str, Any]] = []
-    if isinstance(result, Mapping):
-        items = [(str(key), value) for key, value in result.items()]
-    elif isinstance(result, tuple | list):
-        items = [(f"out{at}", value) for at, value in enumerate(result)]
-    found: dict[str, Array] = {}
-    for name, value in items:
-        if isinstance(value, np.ndarray):
-            found[name] = value
-        else:
-            found.update(
-                {f"{name}.{deeper.removeprefix('out')}": one for deeper, one in named_arrays(value).items()}
-            )
-    return found
-
-
 def parse_shape(text: str) -> tuple[str, Shape]:
     """``name=128x512:bfloat16`` as an argument's name and shape; float32 where no type is named.
 
@@ -280,11 +168,11 @@ def arguments_of(
         and one.kind not in (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
     ]
     if unknown or missing:
-        found = [f"no {', '.join(missing)}"] if missing else []
-        found += [f"{', '.join(unknown)}, which it does not take"] if unknown else []
+        found = [f"none given for {', '.join(missing)}"] if missing else []
+        found += [f"unknown to it: {', '.join(unknown)}"] if unknown else []
         raise UserError(
             f"the kernel's arguments ({', '.join(parameters)})",
-            found=" and ".join(found),
+            found=", ".join(found),
             where=getattr(function, "__name__", "kernel"),
             remedy="give arrays by --inputs or --shape and other values by --set, each under the argument's name",
         )
