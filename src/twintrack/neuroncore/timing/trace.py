@@ -26,6 +26,8 @@ _DMA = -1
 _NUMBER = {Engine(name): at for at, name in enumerate(ENGINES)}
 _PIPES = 1 << 32
 Result = TypeVar("Result")
+_step = tuple.__new__
+"""Makes a ``Step`` of a tuple without naming every field: there is one per instruction."""
 _SYNCHRONISE = frozenset({"core_barrier", "sendrecv"})
 
 
@@ -76,6 +78,21 @@ class Step(NamedTuple):
     loop: tuple[Any, ...]
 
 
+class _Kind(NamedTuple):
+    """What all instructions of one signature share."""
+
+    engine: int
+    work: Work | Transfer
+    queue: str
+    reads: tuple[int, ...]
+    writes: tuple[int, ...]
+    """Numbers of the patterns of operands."""
+    accumulates: bool
+    meets: bool
+    special: bool
+    """Whether it touches more than its operands."""
+
+
 class Trace:
     """The instructions of one core, for timing.
 
@@ -100,53 +117,84 @@ class Trace:
         self._line_numbers: dict[tuple[int, int], int] = {}
         self._codes: list[CodeType | None] = []
         """Code that was numbered; kept, so that its number stays its own."""
-        self._works: dict[int, Work | Transfer] = {}
+        self._kinds: dict[int, _Kind] = {}
+        self._patterns: dict[Any, int] = {}
         self._meetings: dict[int, int] = {}
         self._once: dict[Any, Any] = {}
 
     def keep(self, core: int, ins: Instruction) -> None:
         """Take one instruction; ``core`` is ignored, a trace is of one core."""
         del core
-        engine = _NUMBER.get(ins.engine, _DMA)
+        kind = self._kinds.get(ins.kind)
+        if kind is None or ins.kind < 0:
+            kind = self._kind(ins)
+        numbers = self._region_numbers
         reads: list[int] = []
-        for view in ins.ins:
+        for view, pattern in zip(ins.ins, kind.reads, strict=True):
             if view is not None:
-                reads.append(self._region(view))
-                if view.dynamic is not None:
-                    self._index(view, reads)
+                region = numbers.get((id(view.storage.buffer), view.offset, pattern))
+                reads.append(self._region(view, pattern) if region is None else region)
         writes: list[int] = []
-        for view in ins.outs:
+        for view, pattern in zip(ins.outs, kind.writes, strict=True):
             if view is not None:
-                writes.append(self._region(view))
-                if view.dynamic is not None:
-                    self._index(view, reads)
-        opcode = ins.opcode
-        if opcode == "nc_matmul" and ins.attributes["accumulate"] is not False:
-            reads.extend(writes)
-        elif opcode == "core_barrier":
-            writes.extend(reads)  # what follows on the shared tensor waits for both cores
-        meets = 0
-        if opcode in _SYNCHRONISE:
-            meets = self._meeting(ins.attributes.get("pipe_id"))
-        work = self._works.get(ins.kind)
-        if work is None or ins.kind < 0:
-            work = self._work(ins, engine)
+                region = numbers.get((id(view.storage.buffer), view.offset, pattern))
+                writes.append(self._region(view, pattern) if region is None else region)
+        if kind.special:
+            self._special(ins, kind, reads, writes)
         line = self._line_numbers.get((id(ins.code), ins.lineno))
         self.steps.append(
-            Step(
-                engine,
-                work,
-                tuple(reads),
-                tuple(writes),
-                opcode,
-                self._line(ins) if line is None else line,
-                ins.number,
-                ins.after,
-                str(ins.attributes.get("trigger", "unknown")) if engine == _DMA else "",
-                meets,
-                ins.loop,
+            _step(
+                Step,
+                (
+                    kind.engine,
+                    kind.work,
+                    tuple(reads),
+                    tuple(writes),
+                    ins.opcode,
+                    self._line(ins) if line is None else line,
+                    ins.number,
+                    ins.after,
+                    kind.queue,
+                    self._meeting(ins.attributes.get("pipe_id")) if kind.meets else 0,
+                    ins.loop,
+                ),
             )
         )
+
+    def _special(self, ins: Instruction, kind: _Kind, reads: list[int], writes: list[int]) -> None:
+        """What an instruction touches besides its operands."""
+        for view in (*ins.outs, *ins.ins):
+            if view is not None and view.dynamic is not None:
+                self._index(view, reads)
+        if kind.accumulates:
+            reads.extend(writes)
+        elif ins.opcode == "core_barrier":
+            writes.extend(reads)  # what follows on the shared tensor waits for both cores
+
+    def _kind(self, ins: Instruction) -> _Kind:
+        """What all instructions of one signature share."""
+        engine = _NUMBER.get(ins.engine, _DMA)
+        accumulates = ins.opcode == "nc_matmul" and ins.attributes["accumulate"] is not False
+        dynamic = any(view is not None and view.dynamic is not None for view in (*ins.outs, *ins.ins))
+        found = _Kind(
+            engine,
+            transfer_of(ins, self.parameters) if engine == _DMA else work_of(ins, self.parameters),
+            str(ins.attributes.get("trigger", "unknown")) if engine == _DMA else "",
+            tuple(self._pattern(view) for view in ins.ins),
+            tuple(self._pattern(view) for view in ins.outs),
+            accumulates,
+            ins.opcode in _SYNCHRONISE,
+            dynamic or accumulates or ins.opcode == "core_barrier",
+        )
+        self._kinds[ins.kind] = found
+        return found
+
+    def _pattern(self, view: View | None) -> int:
+        """A number for how a view lies, wherever it lies."""
+        if view is None:
+            return -1
+        key = (view.shape, view.strides, view.dtype, view.dynamic is None)
+        return self._patterns.setdefault(key, len(self._patterns))
 
     def touched(self) -> tuple[set[int], set[int]]:
         """Buffers that are read, and buffers that are written."""
@@ -157,12 +205,8 @@ class Trace:
     def _index(self, view: View, reads: list[int]) -> None:
         """The tensor that holds a dynamic address is read too."""
         if view.dynamic is not None and isinstance(view.dynamic.index, View):
-            reads.append(self._region(view.dynamic.index))
-
-    def _work(self, ins: Instruction, engine: int) -> Work | Transfer:
-        found = transfer_of(ins, self.parameters) if engine == _DMA else work_of(ins, self.parameters)
-        self._works[ins.kind] = found
-        return found
+            index = view.dynamic.index
+            reads.append(self._region(index, self._pattern(index)))
 
     def once(self, name: Hashable, make: Callable[[], Result]) -> Result:
         """What follows from the regions and buffers of the steps so far, made once for all timings of this trace.
@@ -192,10 +236,11 @@ class Trace:
             self._codes.append(ins.code)
         return found
 
-    def _region(self, view: View) -> int:
+    def _region(self, view: View, pattern: int) -> int:
+        """The number of the region that a view covers, a new one where it is met first."""
         buffer = view.storage.buffer
-        key = (id(buffer), view.offset, view.shape, view.strides, view.dtype, view.dynamic is None)
-        found: int | None = self._region_numbers.get(key)
+        key = (id(buffer), view.offset, pattern)
+        found = self._region_numbers.get(key)
         if found is None:
             number = self._buffer_numbers.get(id(buffer))
             if number is None:
@@ -203,7 +248,7 @@ class Trace:
                 self.buffers.append(buffer)
                 self._sizes.append((buffer.on_chip, buffer.partition_bytes, buffer.bytes))
             found = self._region_numbers[key] = len(self.regions)
-            like = (self._sizes[number], *key[1:])
+            like = (self._sizes[number], view.offset, pattern)
             box = self._boxes.get(like)
             if box is None:
                 box = self._boxes[like] = (_box(view, number), math.prod(view.shape) * view.dtype.bytes)
