@@ -239,3 +239,20 @@ def test_lint_of_what_is_no_python_is_refused(tmp_path):
 def test_help_fits_eighty_columns(name):
     text = CliRunner().invoke(command, [name, "--help"], terminal_width=80).output
     assert all(len(line) <= 80 for line in text.splitlines())
+
+
+# limits
+
+
+@pytest.mark.parametrize("verb", ["run", "disasm", "profile"])
+def test_most_iterations_limits_loops_on_the_device(verb, tmp_path):
+    file = tmp_path / "looping.py"
+    file.write_text(
+        "import nki, nki.isa as nisa, nki.language as nl\n\n@nki.jit\ndef kernel():\n"
+        "    out = nl.ndarray((1, 1), nl.int32, buffer=nl.shared_hbm)\n"
+        "    for i in nl.dynamic_range(5):\n        nisa.register_store(out, i)\n    return out\n"
+    )
+    arguments = (verb, f"{file}:kernel", "--most-iterations")
+    assert call(*arguments, 5).exit_code == 0
+    assert f"{file}:6: required a loop that ends within 4 iterations" in refused(*arguments, 4)
+    assert call(*arguments, 0).exit_code == 2

@@ -12,7 +12,6 @@ from twintrack.neuroncore.memory.generation import GENERATIONS
 from twintrack.nki import isa as nisa
 from twintrack.nki import language as nl
 from twintrack.nki.arrays import Shape
-from twintrack.nki.language import loops
 
 TRN2 = GENERATIONS["trn2"]
 UNROLLED = {"affine": nl.affine_range, "sequential": nl.sequential_range, "static": nl.static_range}
@@ -256,8 +255,10 @@ def test_bounds_of_device_loops_are_integers_or_registers_that_were_written():
 
 
 def test_device_loops_of_too_many_iterations_are_named():
-    with pytest.raises(KernelError, match="within 1000000 iterations, found 1000001"):
-        run(lambda: nl.dynamic_range(1_000_001))
+    with pytest.raises(KernelError, match=r"within 100,000 iterations, .* not of the device, found 100,001;"):
+        run(lambda: nl.dynamic_range(100_001))
+    with pytest.raises(KernelError, match=r"within 2 iterations, .*; check .* or raise .*--most-iterations"):
+        run(lambda: nl.fori_loop(0, 3, print), most_iterations=2)
 
 
 def halving(count):
@@ -312,10 +313,26 @@ def test_while_loop_takes_registers_only():
         run(lambda: nl.while_loop(nisa.register_alloc(1), lambda register: None))
 
 
-def test_while_loop_that_never_ends_is_named(monkeypatch):
-    monkeypatch.setattr(loops, "MOST_ITERATIONS", 20)
-    with pytest.raises(KernelError, match="within 20 iterations, found register 1"):
-        run(lambda: nl.while_loop(nisa.register_alloc(1), lambda register: register))
+def test_while_loop_that_never_ends_is_named():
+    with pytest.raises(KernelError, match=r"within 20 iterations, the limit of this run .*, found register 1"):
+        run(lambda: nl.while_loop(nisa.register_alloc(1), lambda register: register), most_iterations=20)
+
+
+def test_the_limit_of_iterations_can_be_raised_above_the_default():
+    index = {}
+
+    def body():
+        for one in nl.dynamic_range(100_002):
+            index["last"] = one.value
+
+    traced(body, most_iterations=100_002)
+    assert index["last"] == 100_001
+
+
+@pytest.mark.parametrize("limit", [0, True, 2.0, None])
+def test_the_limit_of_iterations_is_an_integer_from_1(limit):
+    with pytest.raises(KernelError, match="an integer from 1, found"):
+        run(lambda: None, most_iterations=limit)
 
 
 # order

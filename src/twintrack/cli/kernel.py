@@ -52,6 +52,13 @@ def _common(function: Any) -> Any:
         ),
         click.option("--strict", is_flag=True, help="Refuse tiles that the compiler would have to spill."),
         click.option(
+            "--most-iterations",
+            type=click.IntRange(min=1),
+            default=100_000,
+            show_default=True,
+            help="Iterations after which a loop on the device counts as one that never ends.",
+        ),
+        click.option(
             "--sdk", help="Also refuse names and Python that this SDK version does not have, such as 2.32."
         ),
     )
@@ -74,6 +81,7 @@ def run(
     lnc: str | None,
     check: str,
     strict: bool,
+    most_iterations: int,
     sdk: str | None,
     out: Path | None,
 ) -> None:
@@ -85,7 +93,8 @@ def run(
 
     if out is not None and inputs is not None and out.resolve() == inputs.resolve():
         raise click.UsageError(f"--out must be another file than --inputs, found {out} for both")
-    launch, given = _launch(target, inputs, (), settings, chip, lnc, sdk, check=check, strict=strict)
+    changes = {"check": check, "strict": strict, "most_iterations": most_iterations}
+    launch, given = _launch(target, inputs, (), settings, chip, lnc, sdk, **changes)
     found = named_arrays(launch.result) or {name: given[name] for name in launch.written if name in given}
     if out is not None:
         write_arrays(out, found)
@@ -117,6 +126,7 @@ def disasm(
     lnc: str | None,
     check: str,
     strict: bool,
+    most_iterations: int,
     sdk: str | None,
     as_json: bool,
 ) -> None:
@@ -139,6 +149,7 @@ def disasm(
         sdk,
         check=check,
         strict=strict,
+        most_iterations=most_iterations,
         sink=stream.keep,
         values=not shapes,
     )
@@ -177,6 +188,7 @@ def profile(
     lnc: str | None,
     check: str,
     strict: bool,
+    most_iterations: int,
     sdk: str | None,
     drop_reloads: bool,
     out: Path | None,
@@ -192,7 +204,7 @@ def profile(
     from twintrack.cli.kernel_profile import run_profile, show
     from twintrack.nki.files import running_kernel
 
-    changes = {"check": check, "strict": strict, "values": False}
+    changes = {"check": check, "strict": strict, "most_iterations": most_iterations, "values": False}
     kernel, options, given = _call(target, inputs, shapes, settings, chip, lnc, sdk, **changes)
     with running_kernel(target):
         found = run_profile(

@@ -282,6 +282,7 @@ def _core(
         sink=sink,
         observers=(*scheduler(), *search),
         trip_counts=options.trip_counts,
+        most_iterations=options.most_iterations,
         program=program,
     )
     if options.iterations is not None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from twintrack.errors import KernelError, nearest
-from twintrack.neuroncore.emulator.core import Checks
+from twintrack.neuroncore.emulator.core import MOST_ITERATIONS, Checks
 from twintrack.neuroncore.isa.instruction import Instruction
 from twintrack.neuroncore.memory.generation import GENERATIONS, Generation
 
@@ -30,6 +30,7 @@ class Options:
         default_chip: whether the chip was chosen for want of another choice.
         iterations: trace only so many iterations of outermost affine loops, for extrapolation; outputs are then not
             wholly written, and nothing is said about that.
+        most_iterations: after which a loop on the device counts as one that never ends.
 
     Raises:
         KernelError: naming the option whose value is of another kind.
@@ -44,6 +45,7 @@ class Options:
     sink: Callable[[int, Instruction], None] | None = None
     default_chip: bool = False
     iterations: int | None = None
+    most_iterations: int = MOST_ITERATIONS
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "generation", _generation(self.generation))
@@ -63,6 +65,8 @@ class Options:
             raise _wrong("sink", "a function of a core and an instruction", self.sink, "pass one, or None")
         if self.iterations is not None and not _is_count(self.iterations, 1):
             raise _wrong("iterations", "an integer from 1", self.iterations, "pass one, or None for all")
+        if not _is_count(self.most_iterations, 1):
+            raise _wrong("most_iterations", "an integer from 1", self.most_iterations, "pass one")
 
 
 def _checks(value: object) -> Checks:

@@ -29,11 +29,13 @@ from twintrack.neuroncore.memory.view import View
 if TYPE_CHECKING:
     from twintrack.neuroncore.emulator.machine import Machine
 
-__all__ = ["Checks", "Core", "Shortened"]
+__all__ = ["MOST_ITERATIONS", "Checks", "Core", "Shortened"]
 
 Array = npt.NDArray[Any]
 Observer = Callable[["Core", Instruction], None]
 _MOST_REMEMBERED = 8192
+MOST_ITERATIONS = 100_000
+"""Iterations after which a loop on the device counts as one that never ends; our choice, the device has no limit."""
 
 
 class Checks(StrEnum):
@@ -75,6 +77,7 @@ class Core:
         sink: is given every instruction after it was carried out, as by ``isa.stream``.
         observers: see every instruction before it is carried out, as the search for hazards does.
         trip_counts: iterations of loops whose bound is not known without values, by ``file:line``; ``""`` for all.
+        most_iterations: after which a loop on the device counts as one that never ends.
         program: index of this core in the grid, for ``program_id``.
     """
 
@@ -89,6 +92,7 @@ class Core:
         sink: Callable[[Instruction], None] | None = None,
         observers: Sequence[Observer] = (),
         trip_counts: Mapping[str, int] | None = None,
+        most_iterations: int = MOST_ITERATIONS,
         program: int = 0,
     ) -> None:
         self.generation = generation
@@ -99,6 +103,7 @@ class Core:
         self.sink = sink
         self.observers = tuple(observers)
         self.trip_counts = trip_counts or {}
+        self.most_iterations = most_iterations
         self.program = program
         self.rank = 0
         """Among the ranks that run at once; set by the machine."""

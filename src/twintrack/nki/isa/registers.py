@@ -19,10 +19,8 @@ from twintrack.neuroncore.isa.instruction import Engine, Instruction, Register
 from twintrack.nki.context import current_core
 from twintrack.nki.tensor import NKIObject
 
-__all__ = ["MOST_ITERATIONS", "VirtualRegister", "known_integer", "trip_count", "whole_number"]
+__all__ = ["VirtualRegister", "endless", "known_integer", "trip_count", "whole_number"]
 
-MOST_ITERATIONS = 1_000_000
-"""Iterations after which a loop on a register counts as one that never ends; our choice."""
 _LOWEST, _HIGHEST = -(1 << 31), (1 << 32) - 1
 
 
@@ -185,6 +183,23 @@ def trip_count(core: Core, line: str, register: Register) -> int:
     )
 
 
+def endless(core: Core, line: str, found: str, remedy: str) -> KernelError:
+    """The error of a loop on the device that runs longer than the run allows.
+
+    Args:
+        core: whose limit it is.
+        line: ``file:line`` of the loop.
+        found: what shows that it goes on.
+        remedy: what may mend the kernel.
+    """
+    return KernelError(
+        f"a loop that ends within {core.most_iterations:,} iterations, the limit of this run and not of the device",
+        found=found,
+        where=line,
+        remedy=f"{remedy}, or raise the limit with the option most_iterations (--most-iterations)",
+    )
+
+
 def _holds(register: Register, core: Core) -> bool:
     line = core.author_line()
     if core.state.get("no_reorder"):
@@ -204,12 +219,10 @@ def _holds(register: Register, core: Core) -> bool:
     if not holds:
         counts.pop(line, None)
         return False
-    if passed >= MOST_ITERATIONS:
-        raise KernelError(
-            f"a loop that ends within {MOST_ITERATIONS} iterations",
-            found=f"register {register.number} (made at {register.line}) still {value}",
-            where=line,
-            remedy="update the register in the loop with nisa.register_load or nisa.register_move",
+    if passed >= core.most_iterations:
+        shown = f"register {register.number} (made at {register.line}) still {value}"
+        raise endless(
+            core, line, shown, "update the register in the loop with nisa.register_load or register_move"
         )
     counts[line] = (around, passed + 1)
     return True

@@ -11,13 +11,12 @@ import operator
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
-from twintrack.errors import KernelError
 from twintrack.neuroncore.emulator.core import Core, Shortened
 from twintrack.neuroncore.emulator.one_body import OneBody
 from twintrack.neuroncore.isa.instruction import Instruction, LoopFrame, Register
 from twintrack.nki.context import current_core, is_running
 from twintrack.nki.isa.issue import author_error
-from twintrack.nki.isa.registers import MOST_ITERATIONS, VirtualRegister, known_integer, trip_count
+from twintrack.nki.isa.registers import VirtualRegister, endless, known_integer, trip_count
 
 __all__ = [
     "LoopRange",
@@ -174,8 +173,8 @@ def dynamic_range(
         step: a positive integer known when the kernel is traced.
 
     Raises:
-        KernelError: for another step, inside ``no_reorder``, over more than 1,000,000 iterations, or if a register's
-            value is not known and no trip count was given.
+        KernelError: for another step, inside ``no_reorder``, over more iterations than the run takes, or if the
+            value of a register is not known and no trip count was given.
     """
     core = current_core()
     lower, upper = (0, start) if stop is None else (start, stop)
@@ -235,12 +234,8 @@ def _indices(core: Core, what: str, lower: object, upper: object, step: object) 
         unknown = upper if end is None else lower
         assert isinstance(unknown, Register)  # noqa: S101 - an integer is known
         count = trip_count(core, core.author_line(), unknown)
-    if count > MOST_ITERATIONS:
-        raise author_error(
-            f"a loop that ends within {MOST_ITERATIONS} iterations",
-            f"{count}",
-            "check the register of its bound",
-        )
+    if count > core.most_iterations:
+        raise endless(core, core.author_line(), f"{count:,}", "check the register of its bound")
     if first is None:
         return [None] * count
     return range(first, first + count * step, step)
@@ -272,25 +267,21 @@ def while_loop(init: VirtualRegister, body_fun: Callable[[VirtualRegister], Virt
         body_fun: is given a register with the condition and returns the register of the next one.
 
     Raises:
-        KernelError: if ``init`` or what the body returns is no register, inside ``no_reorder``, after 1,000,000
-            iterations, or if a register's value is not known and no trip count was given.
+        KernelError: if ``init`` or what the body returns is no register, inside ``no_reorder``, after more iterations
+            than the run allows, or if a register's value is not known and no trip count was given.
     """
     core = current_core()
     _not_in_no_reorder(core, "nl.while_loop")
     line = core.author_line()
     state = VirtualRegister()
     condition = _condition(init, "init")
-    for passed in _on_device(core, "while", (condition,), range(MOST_ITERATIONS + 1)):
+    for passed in _on_device(core, "while", (condition,), range(core.most_iterations + 1)):
         value = known_integer(condition, "a condition")
         if value == 0 or (value is None and passed >= trip_count(core, line, condition)):
             return
-        if passed == MOST_ITERATIONS:
-            raise KernelError(
-                f"a loop that ends within {MOST_ITERATIONS} iterations",
-                found=f"register {condition.number} (made at {condition.line}) still {value}",
-                where=line,
-                remedy="return a register from the body that becomes zero",
-            )
+        if passed == core.most_iterations:
+            shown = f"register {condition.number} (made at {condition.line}) still {value}"
+            raise endless(core, line, shown, "return a register from the body that becomes zero")
         state.value, state.written = value, True
         condition = _condition(body_fun(state), "what the body returns")
 
