@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -95,6 +96,27 @@ def test_latencies_of_a_benchmark_are_simulated_and_told_with_their_error(
     said = capsys.readouterr().err
     assert "simulated, without a device" in said
     assert "µs (−" in said
+
+
+@pytest.mark.parametrize("timed", [nki.benchmark, nki.profile(working_directory="w"), nki.baremetal])
+def test_a_timed_kernel_takes_an_input_told_by_shape_and_type(timed: Any) -> None:
+    """As the vendor's profiling example calls it; ``tensor[[250, 512], nl.float32]`` is no array."""
+
+    def loaded(a: Any) -> Any:
+        return nl.load(a)
+
+    out = timed(loaded)(tensor[[8, 4], nl.bfloat16])
+    assert out.shape == (8, 4)
+    assert out.dtype == ml_dtypes.bfloat16
+    assert not out.any()
+    assert timed(loaded)(tensor[(2, 3), nl.float32]).shape == (2, 3)
+    with pytest.raises(KernelError, match="a type that NKI has, found int64"):
+        timed(loaded)(tensor[[8, 4], "int64"])
+
+
+def test_as_an_annotation_a_tensor_takes_anything() -> None:
+    assert tensor[8, 4] is tensor[8] is tensor[[8, 4]] is tensor
+    assert tensor[[8, 4], nl.float32].shape == (8, 4)
 
 
 def test_latencies_on_a_chip_without_published_timing_are_unknown(

@@ -21,6 +21,7 @@ from twintrack.nki.language import creation
 from twintrack.nki.legacy.copies import assign
 from twintrack.nki.legacy.regions import undefined
 from twintrack.nki.legacy.tile import Tile, settle
+from twintrack.nki.legacy.typing import given
 from twintrack.nki.profiling import run_traced
 from twintrack.nki.tensor import NkiTensor
 from twintrack.report.format import quantity_text
@@ -124,6 +125,7 @@ class LegacyKernel(Kernel):
         """
         if is_running():
             return self.function(*args, **kwargs)
+        args, kwargs = tuple(map(given, args)), {key: given(value) for key, value in kwargs.items()}
         if self.notice in (_BENCHMARK, _PROFILE):
             return self._timed(args, kwargs)
         if self.notice:
@@ -160,8 +162,8 @@ def _tiled(function: Callable[..., Any]) -> Callable[..., Any]:
         state = current_core().state
         outermost = not state.get(_RUNNING, False)
         state[_RUNNING] = True
-        given = [_tile(one) for one in args]
-        returned = function(*given, **{key: _tile(one) for key, one in kwargs.items()})
+        tiles = [_tile(one) for one in args]
+        returned = function(*tiles, **{key: _tile(one) for key, one in kwargs.items()})
         if not outermost:
             return returned
         settle()
