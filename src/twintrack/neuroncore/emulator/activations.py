@@ -7,7 +7,7 @@ others are computed in float64 and rounded.
 
 Inputs outside the valid range (``valid_range``) "generate invalid output" on the device. For ``sin`` the outcome is
 documented: no range reduction, a cubic beyond ``[-pi, pi]``, about 27.65 at 9, which the Taylor cubic at ``pi`` gives.
-The others give here what IEEE arithmetic gives; a caller who wants to refuse or count asks ``in_valid_range``.
+The others give here what IEEE arithmetic gives; ``--check all`` refuses what is not ``in_valid_range``.
 """
 
 from __future__ import annotations

@@ -44,9 +44,9 @@ class Checks(StrEnum):
     OFF = "off"
     """Shapes only where an instruction needs them; for benchmarks."""
     FAST = "fast"
-    """Everything but the search for accesses that nothing orders."""
+    """Everything but what costs a second look at every access or value."""
     ALL = "all"
-    """Everything."""
+    """Everything, also accesses that nothing orders and values outside the valid range of a function."""
 
 
 class Shortened:
@@ -99,6 +99,7 @@ class Core:
         self.values = values
         self.checks = checks
         self.checked = checks is not Checks.OFF
+        self.searched = checks is Checks.ALL
         self.precise = precise
         self.sink = sink
         self.observers = tuple(observers)

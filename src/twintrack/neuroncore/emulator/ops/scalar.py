@@ -15,12 +15,13 @@ import numpy.typing as npt
 
 from twintrack.neuroncore.emulator import accumulators, alu
 from twintrack.neuroncore.emulator.access import write_raw
-from twintrack.neuroncore.emulator.activations import activate
+from twintrack.neuroncore.emulator.activations import activate, in_valid_range
 from twintrack.neuroncore.emulator.ops.operands import apply, destination, finish, scalar, there
 from twintrack.neuroncore.emulator.ops.random import random_words
 from twintrack.neuroncore.emulator.random_state import uniform
 from twintrack.neuroncore.isa.instruction import Instruction
-from twintrack.neuroncore.isa.operators import OPERATORS
+from twintrack.neuroncore.isa.legality.common import broken
+from twintrack.neuroncore.isa.operators import ACTIVATIONS, OPERATORS
 from twintrack.neuroncore.memory.view import View
 
 if TYPE_CHECKING:
@@ -43,6 +44,8 @@ def _activation(core: Core, ins: Instruction) -> None:
         x = own = alu.binary("multiply", x, scale, out=own)
     if bias is not None:
         x = alu.binary("add", x, bias, out=own)
+    if core.searched:
+        _require_valid(ins, data, x)
     _activated(core, ins, data, activate(ins.attributes["op"], x, out=out), out)
 
 
@@ -58,7 +61,37 @@ def _activate2(core: Core, ins: Instruction) -> None:
         op = attributes[f"op{at}"]
         if op != "bypass":
             x = own = apply(op, x, operand, reverse=attributes[f"reverse{at}"], out=own)
+    if core.searched:
+        _require_valid(ins, data, x)
     _activated(core, ins, data, activate(attributes["op"], x, parameter=slope, out=out), out)
+
+
+def _require_valid(ins: Instruction, data: View, x: Float32) -> None:
+    """Refuse inputs for which the function is documented to give invalid output; the documented limits are valid.
+
+    Args:
+        ins: the instruction.
+        data: the operand that the inputs come from, which may have been scaled and shifted since.
+        x: the inputs of the function.
+
+    Raises:
+        KernelError: naming their number, the first of them and the valid range.
+    """
+    function = ACTIVATIONS[ins.attributes["op"]]
+    if not function.limited:
+        return
+    valid = in_valid_range(function.name, x)
+    if valid.all():
+        return
+    first = tuple(int(one) for one in np.argwhere(~valid)[0])
+    magnitude = "of magnitude " if function.of_magnitude else ""
+    raise broken(
+        ins,
+        f"inputs {magnitude}from {function.low:.8g} to {function.high:.8g} for nl.{function.name}",
+        f"{np.count_nonzero(~valid):,} of {x.size:,} outside, the first {x[first]:.8g} at {list(first)}",
+        "scale, clamp or mask the data first; beyond its valid range the device gives invalid output",
+        data,
+    )
 
 
 def _activated(core: Core, ins: Instruction, data: View, values: Float32, out: Float32 | None) -> None:
