@@ -92,5 +92,5 @@ def test_the_inputs_are_those_after_scale_and_bias():
     assert run(lambda dst, data: nisa.activation(dst, nl.sqrt, data, scale=-1.0), x)[0, 0] == 2
     with pytest.raises(KernelError, match=r"2 of 2 outside, the first -8 at \[0, 0\] in data, "):
         run(lambda dst, data: nisa.activation(dst, nl.sqrt, data, scale=2.0), x)
-    with pytest.raises(KernelError, match=r"1 of 2 outside, the first -1 at \[0, 0\] in data, "):
-        run(lambda dst, data: nisa.activate2(dst, nl.sqrt, data, 3.0, 1.0, nl.add, nl.multiply), x)
+    with pytest.raises(KernelError, match=r"1 of 2 outside, the first -5 at \[0, 0\] in data, "):
+        run(lambda dst, data: nisa.activate2(dst, nl.sqrt, data, 2.0, 3.0, nl.multiply, nl.add), x)
