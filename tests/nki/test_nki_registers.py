@@ -102,7 +102,7 @@ def test_division_and_remainder_are_those_of_whole_numbers(left, right):
 
 @pytest.mark.parametrize(("left", "right"), [(-1, 3), (3, 0), (3, -2)])
 def test_division_of_negative_numbers_or_by_zero_is_refused(left, right):
-    refused(lambda: nisa.register_alloc(left) // right, "non-negative operands and a positive divisor")
+    refused(lambda: nisa.register_alloc(left) // right, "// with a dividend from 0 and a divisor from 1")
 
 
 def test_arithmetic_is_in_the_stream_with_its_values():

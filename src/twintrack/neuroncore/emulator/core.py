@@ -224,9 +224,13 @@ class Core:
         if byte + buffer.partition_bytes > room:
             raise KernelError(
                 f"at most {room} bytes per partition for a tile in {place} of {self.generation.chip}",
-                found=f"{byte + buffer.partition_bytes} bytes in {buffer!r}",
+                found=f"{byte + buffer.partition_bytes} bytes"
+                + (f", the last of it from its address ({start}, {byte})," if byte else "")
+                + f" in {buffer!r}",
                 where=buffer.line,
-                remedy="split it into smaller tiles",
+                remedy=f"choose an address of at most {room - buffer.partition_bytes} in the partition"
+                if buffer.partition_bytes <= room
+                else "split it into smaller tiles",
             )
         if start < 0 or byte < 0 or start + buffer.shape[0] > PARTITIONS:
             raise KernelError(

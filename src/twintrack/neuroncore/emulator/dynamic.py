@@ -16,7 +16,7 @@ from twintrack.errors import KernelError
 from twintrack.neuroncore.isa.instruction import Instruction, Register
 from twintrack.neuroncore.isa.legality.common import broken
 from twintrack.neuroncore.isa.legality.indirection import group_partitions
-from twintrack.neuroncore.memory.view import View
+from twintrack.neuroncore.memory.view import Dynamic, View
 from twintrack.neuroncore.memory.written import Pattern, pattern_of
 
 if TYPE_CHECKING:
@@ -78,12 +78,47 @@ def _out_of_bounds(ins: Instruction, view: View, index: int, row: int | None = N
     assert view.dynamic is not None  # noqa: S101 - only dynamic views come here
     which = "" if row is None else f" for row {row}"
     skip = ins.opcode.startswith("dma_") and view.dynamic.kind != "tensor"
+    required, found = f"from 0 below {view.dynamic.limit}", f"index {index}{which}"
+    if view.dynamic.kind == "scalar":
+        required, found = _extent(view, view.dynamic, index)
     return broken(
         ins,
-        f"a dynamic index from 0 below {view.dynamic.limit} in dimension {view.dynamic.dim}",
-        f"index {index}{which}",
+        f"a dynamic index {required} in dimension {view.dynamic.dim}",
+        found,
         "keep the index inside" + (", or pass oob_mode=nisa.oob_mode.skip" if skip else ""),
         view,
+    )
+
+
+def _extent(view: View, dynamic: Dynamic, index: int) -> tuple[str, str]:
+    """Which indices keep the whole view inside, and how this one does not."""
+    limit = dynamic.limit
+    inside = [at for at in (0, limit - 1) if _fits(view, view.offset + at * dynamic.stride)]
+    if len(inside) == 2:  # the view adds nothing to the index
+        return f"from 0 below {limit}", f"index {index}"
+    good = [at for at in range(limit) if _fits(view, view.offset + at * dynamic.stride)]
+    allowed = f"from {good[0]} to {good[-1]}" if good else "for which the view fits, of which there is none,"
+    covered = _steps(view, dynamic)
+    if 0 <= index < limit < index + covered:
+        what = "rows" if dynamic.dim == 0 else "elements"
+        return (
+            allowed,
+            f"index {index} and the {covered} {what} from it, which end at {index + covered} of {limit},",
+        )
+    if 0 <= index < limit:
+        return allowed, f"index {index}, from which the view leaves the {limit} of that dimension,"
+    return allowed, f"index {index}"
+
+
+def _steps(view: View, dynamic: Dynamic) -> int:
+    """Steps of the index that the view covers in the dimension that it counts in."""
+    step = abs(dynamic.stride)
+    if not step:
+        return 1
+    return 1 + sum(
+        (count - 1) * stride // step
+        for stride, count in zip(view.strides, view.shape, strict=True)
+        if stride > 0 and stride % step == 0 and stride < step * dynamic.limit
     )
 
 

@@ -115,7 +115,10 @@ def _compute(ins: Instruction, left: int, right: int) -> int:
         return signed(left * right)
     if left < 0 or right <= 0:
         raise broken(
-            ins, f"non-negative operands and a positive divisor for {op}", f"{left} and {right}", "add first"
+            ins,
+            f"{'//' if op == 'floor_divide' else '%'} with a dividend from 0 and a divisor from 1",
+            f"{left} and {right}",
+            "divide by a positive number" if right <= 0 else "add a multiple of the divisor first",
         )
     return left // right if op == "floor_divide" else left % right
 

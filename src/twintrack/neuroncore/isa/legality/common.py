@@ -6,7 +6,8 @@ Sources are named per rule: ``isa`` stands for the docstrings of ``nki.isa`` in 
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Collection, Mapping
+from types import MappingProxyType
 
 from twintrack.errors import KernelError
 from twintrack.neuroncore.isa.instruction import Engine, Instruction
@@ -20,6 +21,7 @@ __all__ = [
     "SBUF_PSUM",
     "broken",
     "free_size_is",
+    "is_output",
     "name_of",
     "operands_of",
     "partitions_agree",
@@ -31,6 +33,9 @@ __all__ = [
 
 SBUF = frozenset({MemoryRegion.sbuf})
 SBUF_PSUM = frozenset({MemoryRegion.sbuf, MemoryRegion.psum})
+_BUFFERS: Mapping[MemoryRegion, str] = MappingProxyType({one: f"nl.{one.value}" for one in MemoryRegion})
+_PREFERRED = ("float32", "uint32", "int32", "bfloat16")
+"""Element types to allocate a destination as, the first that is allowed."""
 
 
 def name_of(ins: Instruction, view: View) -> str:
@@ -66,25 +71,44 @@ def broken(ins: Instruction, required: str, found: str, remedy: str, view: View 
     )
 
 
-def region_in(ins: Instruction, view: View, allowed: Container[MemoryRegion], named: str) -> None:
+def is_output(ins: Instruction, view: View) -> bool:
+    """Whether the instruction only writes the operand: then it can be allocated otherwise, not copied first."""
+    return any(one is view for one in ins.outs) and not any(one is view for one in ins.ins)
+
+
+def region_in(ins: Instruction, view: View, allowed: Collection[MemoryRegion], named: str) -> None:
     """The operand lies where the instruction can reach it."""
     region = view.storage.buffer.region
     if region not in allowed:
-        raise broken(ins, f"{name_of(ins, view)} in {named}", region.value, f"copy it to {named} first", view)
+        name = name_of(ins, view)
+        buffers = " or ".join(_BUFFERS[one] for one in MemoryRegion if one in allowed)
+        raise broken(
+            ins,
+            f"{name} in {named}",
+            region.value,
+            f"allocate {name} in {buffers}" if is_output(ins, view) else f"copy it to {named} first",
+            view,
+        )
     if ins.engine is Engine.GPSIMD and region is MemoryRegion.psum:
         raise broken(
             ins,
             "operands in SBUF, as GpSimd cannot reach PSUM,",
             "PSUM",
-            "copy it to SBUF, or choose another engine",
+            f"{'allocate' if is_output(ins, view) else 'copy'} it "
+            f"{'in nl.sbuf' if is_output(ins, view) else 'to SBUF'}, or choose another engine",
             view,
         )
 
 
-def type_in(ins: Instruction, view: View, allowed: Container[str], named: str) -> None:
+def type_in(ins: Instruction, view: View, allowed: Collection[str], named: str) -> None:
     """The operand has one of these element types."""
     if view.dtype not in allowed:
-        raise broken(ins, f"{name_of(ins, view)} of type {named}", view.dtype, "convert it first", view)
+        name = name_of(ins, view)
+        remedy = "cast it first with nisa.tensor_copy"
+        if is_output(ins, view):
+            kind = next((one for one in _PREFERRED if one in allowed), None) or min(allowed)
+            remedy = f"allocate {name} as nl.{kind}; nisa.tensor_copy casts what is in it"
+        raise broken(ins, f"{name} of type {named}", view.dtype, remedy, view)
 
 
 def start_partition(ins: Instruction, view: View) -> None:
@@ -125,7 +149,9 @@ def partitions_agree(ins: Instruction, first: View, *others: View | None) -> Non
                 ins,
                 f"as many partitions in {name_of(ins, other)} as in {name_of(ins, first)} ({first.shape[0]})",
                 f"{other.shape[0]}",
-                "slice or allocate them alike",
+                f"repeat it with nl.broadcast_to(tile, ({first.shape[0]}, {other.free_size}))"
+                if other.shape[0] == 1 and len(other.shape) == 2 and not is_output(ins, other)
+                else "slice or allocate them alike",
                 other,
             )
 
@@ -139,9 +165,17 @@ def same_free_size(ins: Instruction, first: View, *others: View | None) -> None:
                 f"as many elements per partition in {name_of(ins, other)} as in {name_of(ins, first)} "
                 f"({first.free_size})",
                 f"{other.free_size}",
-                "slice or allocate them alike",
+                _alike(ins, first, other),
                 other,
             )
+
+
+def _alike(ins: Instruction, first: View, other: View) -> str:
+    """What makes elements per partition agree: an operand of one element can be repeated."""
+    if other.free_size != 1 or is_output(ins, other):
+        return "slice or allocate them alike"
+    scalar = ", or use nisa.tensor_scalar" if ins.opcode == "tensor_tensor" else ""
+    return f"repeat it with .broadcast(1, {first.free_size}){scalar}"
 
 
 def free_size_is(ins: Instruction, view: View, size: int) -> None:
@@ -151,7 +185,9 @@ def free_size_is(ins: Instruction, view: View, size: int) -> None:
             ins,
             f"{size} elements per partition in {name_of(ins, view)}",
             f"{view.free_size}",
-            f"allocate it as ({view.shape[0]}, {size})",
+            f"slice it to {size} of them"
+            if view.free_size > size and not is_output(ins, view)
+            else f"allocate it as ({view.shape[0]}, {size})",
             view,
         )
 

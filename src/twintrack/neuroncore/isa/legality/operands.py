@@ -12,6 +12,7 @@ from twintrack.neuroncore.isa.instruction import Engine, Instruction
 from twintrack.neuroncore.isa.legality.common import (
     SBUF_PSUM,
     broken,
+    is_output,
     name_of,
     partitions_agree,
     region_in,
@@ -95,7 +96,9 @@ def integers(ins: Instruction, op: str, *views: View) -> None:
                 ins,
                 f"an integer type in {name_of(ins, view)} for the bitvec operator {op}",
                 view.dtype,
-                "convert it first, or view its bits as integers",
+                f"allocate {name_of(ins, view)} as an integer type, or view its bits as integers"
+                if is_output(ins, view)
+                else "cast it first with nisa.tensor_copy, or view its bits as integers",
                 view,
             )
 
@@ -107,9 +110,8 @@ def not_both_in_psum(ins: Instruction, first: View, second: View) -> None:
         raise broken(
             ins,
             f"at most one of {name_of(ins, first)} and {name_of(ins, second)} in PSUM",
-            "both",
+            f"both: {first.describe()} and {second.describe()}",
             "copy one to SBUF first",
-            second,
         )
 
 
@@ -182,7 +184,9 @@ def vector_operand(
     reachable(ins, view)
     one_per_partition(ins, view, like)
     if types is not None and view.dtype not in types:
-        raise broken(ins, f"{argument} of type {named}", view.dtype, "convert it first", view)
+        raise broken(
+            ins, f"{argument} of type {named}", view.dtype, "cast it first with nisa.tensor_copy", view
+        )
 
 
 def scalar_operand(

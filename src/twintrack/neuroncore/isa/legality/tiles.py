@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 
 from twintrack.neuroncore.isa.instruction import Instruction
-from twintrack.neuroncore.isa.legality.common import broken, name_of, region_in, start_partition
+from twintrack.neuroncore.isa.legality.common import broken, is_output, name_of, region_in, start_partition
 from twintrack.neuroncore.memory.buffer import MemoryRegion
 from twintrack.neuroncore.memory.generation import Generation
 from twintrack.neuroncore.memory.view import View
@@ -76,11 +76,19 @@ def dimensions(ins: Instruction, view: View, low: int, high: int) -> None:
 def one_per_partition(ins: Instruction, view: View, first: View) -> None:
     """The operand is a vector: one element for each partition of ``first``."""
     if view.shape[0] != first.shape[0] or view.free_size != 1:
+        remedy = f"allocate it as ({first.shape[0]}, 1)"
+        if not is_output(ins, view):
+            if view.free_size != 1:
+                remedy = "slice one column of it, such as [:, 0:1]"
+            elif view.shape[0] == 1:
+                remedy = f"repeat it with nl.broadcast_to(tile, ({first.shape[0]}, 1))"
+            else:
+                remedy = "slice them alike"
         raise broken(
             ins,
             f"one element for each partition of {name_of(ins, first)} in {name_of(ins, view)}",
             f"shape {list(view.shape)}",
-            f"allocate it as ({first.shape[0]}, 1)",
+            remedy,
             view,
         )
 
