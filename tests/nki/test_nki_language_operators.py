@@ -307,6 +307,98 @@ def test_any_other_tile_is_true_as_it_is_not_none():
     on_tiles(kernel, np.zeros((1, 2), np.float32))
 
 
+def branch_if(tile):
+    if nl.greater(tile, 0.0):
+        return nl.copy(tile)
+    return tile
+
+
+def branch_while(tile):
+    while not nl.greater(tile, 0.0):
+        tile = nl.add(tile, 1.0)
+    return tile
+
+
+def branch_and(tile):
+    nl.greater(tile, 0.0) and nl.copy(tile)
+    return tile
+
+
+def branch_or(tile):
+    nl.less(tile, 0.0) or nl.copy(tile)
+    return tile
+
+
+def branch_expression(tile):
+    return nl.copy(tile) if nl.greater(tile, 0.0) else tile
+
+
+def branch_named(tile):
+    positive = nl.greater(tile, 0.0)
+    if (
+        tile.ndim == 2
+        and positive
+    ):  # fmt: skip
+        return nl.copy(tile)
+    return tile
+
+
+def branch_comprehension(tile):
+    (found,) = [one for one in (tile,) if nl.greater(one, 0.0)]
+    return found
+
+
+BRANCHES = (
+    branch_if, branch_while, branch_and, branch_or, branch_expression, branch_named, branch_comprehension
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("branch", BRANCHES, ids=lambda one: one.__name__)
+def test_a_strict_run_has_no_branch_on_a_comparison(branch):
+    from twintrack import nki
+
+    def kernel(a):
+        out = nl.ndarray(a.shape, a.dtype, buffer=nl.shared_hbm)
+        nl.store(out, branch(nl.load(a)))
+        return out
+
+    ones = np.ones((1, 2), np.float32)
+    simulated = nki.simulate(kernel).with_options(generation=TRN3)
+    np.testing.assert_array_equal(simulated(ones), ones)
+    with pytest.raises(KernelError, match="no Python branch on a comparison of tiles") as caught:
+        simulated.with_options(strict=True)(ones)
+    first = branch.__code__.co_firstlineno
+    file, line = caught.value.where.rsplit(":", 1)
+    assert (file, int(line) in range(first, first + 9)) == (branch.__code__.co_filename, True)
+
+
+def test_a_strict_run_takes_assertions_and_truths_that_nothing_branches_on():
+    from twintrack import nki
+
+    def kernel(a):
+        tile = nl.load(a)
+        assert nl.greater(tile, 0.0)
+        assert not nl.less(tile, 0.0) and (tile.ndim == 1 or nl.greater(tile, 0.0)), "positive"  # noqa: PT018 - as authors write it
+        assert (  # noqa: PT018 - as authors write it
+            nl.greater(tile, 0.0)
+            and nl.less(tile, 2.0)
+        )  # fmt: skip
+        print(bool(nl.greater(tile, 0.0)), not nl.less(tile, 0.0), end="")
+        if tile:
+            nl.store(a, nl.where(nl.greater(tile, 0.0), tile, 0.0))
+        return a
+
+    nki.simulate(kernel).with_options(generation=TRN3, strict=True)(np.ones((1, 2), np.float32))
+
+
+def test_a_strict_run_of_code_without_source_refuses_nothing():
+    from twintrack import nki
+
+    names = {"nl": nl}
+    exec("def kernel(a):\n    if nl.greater(nl.load(a), 0.0):\n        return a\n", names)  # noqa: S102
+    nki.simulate(names["kernel"]).with_options(generation=TRN3, strict=True)(np.ones((1, 2), np.float32))
+
+
 def test_truth_needs_values():
     from twintrack import nki
     from twintrack.nki.arrays import Shape

@@ -440,6 +440,84 @@ TWINS = [
         def kernel(a, reg):
             nl.while_loop(reg, body_fun=body)
      """),
+    *(
+        ("value-type", f"""
+        @nki.jit
+        def kernel(a):
+            size = {broken}
+            return a
+     """, broken, f"""
+        @nki.jit
+        def kernel(a):
+            size = {corrected}
+            return a
+     """)
+        for broken, corrected in (
+            ("2**32 - 1 + 1", "2**32 - 1"),
+            ("2**40", "2**40 // 2**20"),
+            ("1 << 33", "1 << 30"),
+            ("0 - 2**31 - 1", "0 - 2**31"),
+            ("65536 * 65536", "65536 * 65535"),
+            ("2.0**200", "2.0**-200"),
+            ("2**4000 // 3", "2**1_000_000_000"),  # not worked out
+            ("-4 * 2**40", "(-4) ** 0.5 + 1 // 0"),  # no real number
+        )
+    ),
+    ("branch-on-tile", """
+        @nki.jit
+        def kernel(a, t):
+            if nl.greater(t, 0.0):
+                return a
+     """, "nl.greater(t, 0.0)", """
+        @nki.jit
+        def kernel(a, t):
+            assert nl.greater(t, 0.0) and nl.less(t, 1.0)
+            if a.shape[0] > 0:
+                return nl.greater(t, 0.0)
+     """),
+    ("branch-on-tile", """
+        def helper(t):
+            while not (t.ndim > 1 and bool(nl.less(t, 0.0))):
+                pass
+        @nki.jit
+        def kernel(a, t):
+            helper(t)
+     """, "nl.less(t, 0.0)", """
+        def helper(t):
+            while not t.ndim > 1:
+                pass
+            return bool(nl.less(t, 0.0))
+        @nki.jit
+        def kernel(a, t):
+            helper(t)
+     """),
+    ("branch-on-tile", """
+        @nki.jit
+        def kernel(a, t):
+            return nl.equal(t, 0.0) and a
+     """, "nl.equal(t, 0.0)", """
+        @nki.jit
+        def kernel(a, t):
+            return a and nl.equal(t, 0.0)
+     """),
+    ("branch-on-tile", """
+        @nki.jit
+        def kernel(a, t):
+            return a if nl.logical_not(t) else t
+     """, "nl.logical_not(t)", """
+        @nki.jit
+        def kernel(a, t):
+            return nl.where(nl.logical_not(t), a, t)
+     """),
+    ("branch-on-tile", """
+        @nki.jit
+        def kernel(a, parts):
+            return [one for one in parts if nl.less_equal(one, a)]
+     """, "nl.less_equal(one, a)", """
+        @nki.jit
+        def kernel(a, parts):
+            return [nl.less_equal(one, a) for one in parts if one.ndim > 1]
+     """),
     ("external-state", """
         calls = 0
         @nki.jit

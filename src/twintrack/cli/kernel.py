@@ -48,10 +48,14 @@ def _common(function: Any) -> Any:
             type=click.Choice(("off", "fast", "all")),
             default="fast",
             show_default=True,
-            help="all also looks for accesses that nothing orders and inputs outside a function's valid range; off is for "
-            "benchmarks.",
+            help="all also looks for accesses that nothing orders and for inputs outside a function's valid range; "
+            "off is for benchmarks.",
         ),
-        click.option("--strict", is_flag=True, help="Refuse tiles that the compiler would have to spill."),
+        click.option(
+            "--strict",
+            is_flag=True,
+            help="Refuse tiles that the compiler would have to spill, and Python branches on tiles.",
+        ),
         click.option(
             "--most-iterations",
             type=click.IntRange(min=1),

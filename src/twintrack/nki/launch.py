@@ -283,6 +283,7 @@ def _core(
         observers=(*scheduler(), *search),
         trip_counts=options.trip_counts,
         most_iterations=options.most_iterations,
+        strict=options.strict,
         program=program,
     )
     if options.iterations is not None:

@@ -24,7 +24,7 @@ class Options:
         checks: how much is checked, or its name: ``off``, ``fast`` or ``all``.
         values: whether values are computed; without them arguments may be shapes.
         precise: whether narrow floats are rounded.
-        strict: whether spills are refused.
+        strict: whether spills and branches on a comparison of tiles are refused.
         trip_counts: iterations of loops whose bounds are not known without values.
         sink: is given every instruction of every core.
         default_chip: whether the chip was chosen for want of another choice.

@@ -78,6 +78,7 @@ class Core:
         observers: see every instruction before it is carried out, as the search for hazards does.
         trip_counts: iterations of loops whose bound is not known without values, by ``file:line``; ``""`` for all.
         most_iterations: after which a loop on the device counts as one that never ends.
+        strict: whether what a run can do and the compiler cannot is refused.
         program: index of this core in the grid, for ``program_id``.
     """
 
@@ -88,11 +89,12 @@ class Core:
         values: bool = True,
         checks: Checks = Checks.FAST,
         precise: bool = True,
-        inside: tuple[str, ...] = ("twintrack.neuroncore", "twintrack.nki"),
+        inside: tuple[str, ...] = ("twintrack.neuroncore", "twintrack.nki", "numpy."),
         sink: Callable[[Instruction], None] | None = None,
         observers: Sequence[Observer] = (),
         trip_counts: Mapping[str, int] | None = None,
         most_iterations: int = MOST_ITERATIONS,
+        strict: bool = False,
         program: int = 0,
     ) -> None:
         self.generation = generation
@@ -105,6 +107,7 @@ class Core:
         self.observers = tuple(observers)
         self.trip_counts = trip_counts or {}
         self.most_iterations = most_iterations
+        self.strict = strict
         self.program = program
         self.rank = 0
         """Among the ranks that run at once; set by the machine."""

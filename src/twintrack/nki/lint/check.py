@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from twintrack.errors import UserError, nearest
+from twintrack.nki.lint.branches import broken_branches
 from twintrack.nki.lint.expressions import Broken, broken_expressions
 from twintrack.nki.lint.kernels import broken_classes, broken_signature, broken_state, broken_uses
 from twintrack.nki.lint.loops import broken_loops
@@ -125,7 +126,7 @@ def _broken(module: Module, roots: list[Function]) -> Iterator[tuple[str, Broken
     for kernel in roots:
         yield from ((kernel.name, broken) for broken in broken_signature(module, kernel))
     for function in functions:
-        for rules in (broken_expressions, broken_uses, broken_state, broken_loops):
+        for rules in (broken_expressions, broken_branches, broken_uses, broken_state, broken_loops):
             yield from ((function.name, broken) for broken in rules(module, function))
     names = ", ".join(dict.fromkeys(kernel.name for kernel in roots))
     yield from ((names, broken) for broken in broken_classes(module, functions, roots))

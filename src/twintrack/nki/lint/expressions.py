@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import ast
 import math
-from collections.abc import Iterator
+import operator
+from collections.abc import Callable, Iterator, Mapping
+from types import MappingProxyType
+from typing import Any
 
 from twintrack.nki.lint.module import Function, Module, body_nodes
 
@@ -12,10 +15,26 @@ __all__ = ["broken_expressions"]
 
 _UNSUPPORTED_CALLS = ("set", "frozenset", "bytes", "bytearray", "complex")
 _LARGEST_INTEGER = 2**32 - 1
+_LOWEST_INTEGER = -(2**31)
+_MOST_DIGITS = 4096  # bits of results and sizes of exponents that are worked out
 # The largest number that rounds to a finite float32 lies half a unit above the largest float32.
 _LARGEST_FLOAT = 2.0**128 - 2.0**103
 _RANGES = tuple(f"nki.language.{name}" for name in ("affine_range", "sequential_range", "static_range"))
 _OPERATORS = {ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">="}
+
+_FOLDS: Mapping[type[ast.operator], Callable[[Any, Any], Any]] = MappingProxyType(
+    {
+        ast.Add: operator.add,
+        ast.Sub: operator.sub,
+        ast.Mult: operator.mul,
+        ast.Div: operator.truediv,
+        ast.FloorDiv: operator.floordiv,
+        ast.Mod: operator.mod,
+        ast.Pow: operator.pow,
+        ast.LShift: operator.lshift,
+        ast.RShift: operator.rshift,
+    }
+)
 
 Broken = tuple[str, ast.AST, str]
 """Name of the rule, place, what was found."""
@@ -25,6 +44,7 @@ def broken_expressions(module: Module, function: Function) -> Iterator[Broken]:
     """What single expressions of a function's body break."""
     integers = _loop_integers(module, function)
     dictionaries = _dictionaries(function)
+    folded = _folded_parts(function)
     enums = {name for name, node in module.classes.items() if _is_enum(module, node)}
     for node in body_nodes(function.node):
         if isinstance(node, ast.Compare):
@@ -32,12 +52,14 @@ def broken_expressions(module: Module, function: Function) -> Iterator[Broken]:
         if isinstance(node, ast.Compare | ast.BinOp):
             yield from _enum_operator(node, enums, module)
         yield from _values(module, function, node)
+        if isinstance(node, ast.BinOp) and id(node) not in folded:
+            yield from _folded_value(node)
         yield from _keys(node, integers, dictionaries)
 
 
 def _identity(node: ast.Compare) -> Iterator[Broken]:
-    for operator in node.ops:
-        if isinstance(operator, ast.Is | ast.IsNot):
+    for each in node.ops:
+        if isinstance(each, ast.Is | ast.IsNot):
             yield "identity-operator", node, f"'{ast.unparse(node)}'"
 
 
@@ -66,6 +88,52 @@ def _unsupported_constant(value: object) -> str:
     if isinstance(value, float) and not math.isinf(value) and value >= _LARGEST_FLOAT:
         return f"the number {value}, which is beyond a 32-bit float"
     return ""
+
+
+def _folded_parts(function: Function) -> frozenset[int]:
+    """Operations on constants that are part of a larger one."""
+    return frozenset(
+        id(part)
+        for node in body_nodes(function.node)
+        if isinstance(node, ast.BinOp) and _fold(node) is not None
+        for part in ast.walk(node)
+        if part is not node
+    )
+
+
+def _folded_value(node: ast.BinOp) -> Iterator[Broken]:
+    """An operation on constants, all of which the language has, whose result it does not have."""
+    value = _fold(node)
+    constants = [part.value for part in ast.walk(node) if isinstance(part, ast.Constant)]
+    if value is None or any(_unsupported_constant(one) for one in constants):
+        return
+    if isinstance(value, int) and not _LOWEST_INTEGER <= value <= _LARGEST_INTEGER:
+        yield "value-type", node, f"the integer '{ast.unparse(node)}', which has more than 32 bits"
+    elif isinstance(value, float) and not math.isinf(value) and abs(value) >= _LARGEST_FLOAT:
+        yield "value-type", node, f"the number '{ast.unparse(node)}', which is beyond a 32-bit float"
+
+
+def _fold(node: ast.expr) -> int | float | None:
+    """What an expression of constants is; ``None`` where it has other parts, no real value, or too many digits."""
+    if isinstance(node, ast.Constant):
+        return node.value if type(node.value) in (int, float) else None  # type: ignore[return-value]
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub | ast.UAdd):
+        operand = _fold(node.operand)
+        return None if operand is None else -operand if isinstance(node.op, ast.USub) else operand
+    if not isinstance(node, ast.BinOp) or type(node.op) not in _FOLDS:
+        return None
+    left, right = _fold(node.left), _fold(node.right)
+    if left is None or right is None:
+        return None
+    if isinstance(node.op, ast.Pow | ast.LShift) and abs(right) > _MOST_DIGITS:
+        return None
+    try:
+        found = _FOLDS[type(node.op)](left, right)
+    except (ArithmeticError, TypeError, ValueError):
+        return None
+    if isinstance(found, complex) or (isinstance(found, int) and found.bit_length() > _MOST_DIGITS):
+        return None
+    return found
 
 
 def _keys(node: ast.AST, integers: frozenset[str], dictionaries: frozenset[str]) -> Iterator[Broken]:
@@ -152,9 +220,9 @@ def _enum_operator(node: ast.Compare | ast.BinOp, enums: set[str], module: Modul
     else:
         operands = [node.left, *node.comparators]
         wrong = any(
-            type(operator) in _OPERATORS
+            type(compared) in _OPERATORS
             and (_is_member(left, enums, module) or _is_member(right, enums, module))
-            for left, operator, right in zip(operands, node.ops, operands[1:], strict=False)
+            for left, compared, right in zip(operands, node.ops, operands[1:], strict=False)
         )
     if wrong:
         yield "enum-operator", node, f"'{ast.unparse(node)}'"

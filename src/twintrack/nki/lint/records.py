@@ -135,6 +135,11 @@ RULES: Mapping[str, Rule] = _table(
         "next condition alone", "carry other state in SBUF or HBM", _MIGRATION, "Rules for migrated loops",
     ),
     Rule(
+        "branch-on-tile", "2.30", "no Python branch on a comparison of tiles",
+        "their values are known on the device only: select with nl.where, or loop on a register",
+        _GUIDE, "Compilation Model",
+    ),
+    Rule(
         "external-state", "2.30", "a kernel whose result depends on its arguments alone",
         "pass the value as an argument; a cached kernel would keep the old one", _GUIDE, "Kernel Caching",
     ),
