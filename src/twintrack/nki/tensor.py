@@ -16,10 +16,10 @@ from twintrack.neuroncore.memory.dtypes import DType
 from twintrack.neuroncore.memory.storage import Storage
 from twintrack.neuroncore.memory.view import Dynamic, View
 from twintrack.nki.objects import NKIObject
-from twintrack.nki.showing import Shown
 from twintrack.nki.tensor_dynamic import columns_of, keeps_front, pattern_of, rows_of, selected, still_static
 from twintrack.nki.tensor_errors import tensor_error, to_dtype
 from twintrack.nki.tensor_index import DynamicSlice, index, plain_index, sliced
+from twintrack.nki.tensor_refusals import NoArray
 from twintrack.nki.tensor_shape import (
     merged_strides,
     rearranged,
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 __all__ = ["NKIObject", "NkiTensor", "tensor_error", "to_dtype"]
 
 
-class NkiTensor(Shown, NKIObject):
+class NkiTensor(NoArray, NKIObject):
     """A tensor in SBUF, PSUM or HBM, or a view of one.
 
     Args:

@@ -41,6 +41,7 @@ def index(tensor: View, key: Any) -> tuple[tuple[int, ...], tuple[int, ...], int
     if len(keys) < rank or any(one is Ellipsis for one in keys):
         keys = _filled(tensor, keys, rank)
     elif len(keys) > rank:
+        _no_new_dimension(tensor, keys)
         raise _wrong(tensor, f"at most {rank} indices", f"{len(keys)}")
     offset = tensor.offset
     shape: list[int] = []
@@ -159,7 +160,7 @@ def _adjacent(tensor: View, dim: int, step: int, span: int) -> None:
         raise tensor_error(
             tensor,
             "adjacent partitions on chip",
-            f"every {step}th of them",
+            f"one in every {step} of them",
             "move data between partitions with a DMA or nisa.nc_stream_shuffle",
         )
 
@@ -169,6 +170,7 @@ def _filled(tensor: View, keys: tuple[Any, ...], rank: int) -> tuple[Any, ...]:
     if len(at) > 1:
         raise _wrong(tensor, "one ... in an index", f"{len(at)}")
     named = len(keys) - len(at)
+    _no_new_dimension(tensor, keys)
     if named > rank:
         raise _wrong(tensor, f"at most {rank} indices", f"{named}")
     fill = (slice(None),) * (rank - named)
@@ -177,6 +179,8 @@ def _filled(tensor: View, keys: tuple[Any, ...], rank: int) -> tuple[Any, ...]:
 
 def _slice(tensor: View, dim: int, one: slice, size: int) -> tuple[int, int, int]:
     by = 1 if one.step is None else _whole(tensor, one.step)
+    if by < 0:
+        raise _wrong(tensor, "a slice with a positive step", f"step {by}", _reversed(tensor, dim))
     start = 0 if one.start is None else _whole(tensor, one.start)
     stop = size if one.stop is None else _whole(tensor, one.stop)
     start = start + size if start < 0 else start
@@ -188,6 +192,24 @@ def _slice(tensor: View, dim: int, one: slice, size: int) -> tuple[int, int, int
             f"{start}:{stop}" + (f":{by}" if by != 1 else ""),
         )
     return start, -(-(stop - start) // by), by
+
+
+def _reversed(tensor: View, dim: int) -> str:
+    """How a dimension is read backwards."""
+    if dim == 0 and tensor.storage.buffer.on_chip:
+        return "move partitions with a DMA, or with nisa.nc_stream_shuffle"
+    pairs = [[step, count] for step, count in zip(tensor.strides, tensor.shape, strict=True)]
+    pairs[dim][0] *= -1
+    return (
+        f"reverse it with a negative stride: .ap({pairs}, offset={(pairs[dim][1] - 1) * tensor.strides[dim]})"
+    )
+
+
+def _no_new_dimension(tensor: View, keys: tuple[Any, ...]) -> None:
+    if any(one is None for one in keys):
+        raise _wrong(
+            tensor, "indices of dimensions that are there", "None, a new dimension", "use .expand_dim(dim)"
+        )
 
 
 def _integer(tensor: View, dim: int, one: Any, size: int) -> int:
@@ -205,6 +227,16 @@ def _whole(tensor: View, value: Any) -> int:
             "a number known when the kernel is traced as an index",
             f"register {value.number}",
             "index with the register alone, or use ap(scalar_offset=register)",
+        )
+    if value is None:
+        _no_new_dimension(tensor, (value,))
+    if isinstance(value, View | list | tuple) or getattr(value, "ndim", None):
+        raise _wrong(
+            tensor,
+            "an integer, a slice, ... or nl.ds as an index",
+            f"{type(value).__name__}, a list of indices,",
+            "take adjacent elements with a slice, one at run time with .select(dim, index); gather rows of HBM with "
+            ".vector_select or .ap(vector_offset=...), columns on chip with nisa.nc_n_gather",
         )
     try:
         return int(value.__index__())

@@ -274,7 +274,7 @@ class Tile(NkiTensor):
     def __itruediv__(self, other: Any) -> Tile:
         return _binary("divide", self, other, target=self)
 
-    __array_ufunc__ = None  # NumPy scalars leave arithmetic to this class
+    __array_ufunc__ = None  # type: ignore[assignment]  # NumPy scalars leave arithmetic to this class
 
 
 class _Spent:
