@@ -67,7 +67,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument(
         "--scratch", type=Path, help="folder that keeps sources and logs; else a temporary one"
     )
-    parser.add_argument("--timeout", type=float, default=900.0, help="seconds that one file may take (900)")
+    parser.add_argument("--timeout", type=float, default=3600.0, help="seconds that one file may take (3600)")
     parser.add_argument("--workers", type=int, default=1, help="processes at a time (1)")
     parser.add_argument("--json", action="store_true", help="print everything as JSON instead of tables")
     parser.add_argument("--markdown", action="store_true", help="print the documentation's table, too")
