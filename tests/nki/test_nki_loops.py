@@ -314,7 +314,9 @@ def test_while_loop_takes_registers_only():
 
 
 def test_while_loop_that_never_ends_is_named():
-    with pytest.raises(KernelError, match=r"within 20 iterations, the limit of this run .*, found register 1"):
+    with pytest.raises(
+        KernelError, match=r"within 20 iterations, the limit of this run .*, found register 1"
+    ):
         run(lambda: nl.while_loop(nisa.register_alloc(1), lambda register: register), most_iterations=20)
 
 
