@@ -20,7 +20,8 @@ from twintrack.neuroncore.emulator import access
 from twintrack.neuroncore.emulator.ops import HANDLERS, VALUELESS
 from twintrack.neuroncore.isa.instruction import Instruction, LoopFrame
 from twintrack.neuroncore.isa.legality import LEGALITY
-from twintrack.neuroncore.memory.buffer import Buffer, MemoryRegion
+from twintrack.neuroncore.isa.legality.common import broken
+from twintrack.neuroncore.memory.buffer import Buffer, MemoryRegion, Owner
 from twintrack.neuroncore.memory.dtypes import DType
 from twintrack.neuroncore.memory.generation import PARTITIONS, Generation
 from twintrack.neuroncore.memory.storage import Storage
@@ -127,6 +128,10 @@ class Core:
         """Instructions issued."""
         self.ndim = 0
         """Axes of the launch grid."""
+        self.owner = Owner(object())
+        """Of what this core alone can use."""
+        self.rank_owner = self.owner
+        """Of what all cores of its rank can use; set by the machine."""
         self.machine: Machine | None = None
         """The launch that it belongs to, with the other cores."""
         self._inside = inside
@@ -166,8 +171,10 @@ class Core:
         if buffer.on_chip and self.checked:
             self._check_room(buffer)
         if self.machine is not None and self.machine.shares(region):
+            buffer.owner = self.rank_owner
             storage = self.machine.shared(self, shape, dtype, lambda: self._empty(buffer))
         else:
+            buffer.owner = self.owner
             storage = self._empty(buffer)
         self.buffers.append(storage.buffer)
         if address is not None:
@@ -192,6 +199,7 @@ class Core:
             values: C-contiguous, of ``dtype.stored``; ``None`` where values are not computed.
         """
         buffer = Buffer(len(self.buffers), region, dtype, shape, name, None, 0, None, origin)
+        buffer.owner = self.rank_owner
         self.buffers.append(buffer)
         if values is None or not self.values:
             storage = Storage.empty(buffer, values=False, precise=self.precise)
@@ -307,12 +315,32 @@ class Core:
         kinds = self._kinds
         kind = kinds.get(key)
         if kind is None:
+            self._require_own(ins, views)
             LEGALITY[ins.opcode](ins, self.generation)
             if len(kinds) >= _MOST_REMEMBERED:
                 kinds.clear()
             kind = kinds[key] = self._next_kind
             self._next_kind += 1
         ins.kind = kind
+
+    def _require_own(self, ins: Instruction, views: tuple[View | None, ...]) -> None:
+        """Operands are of this run and core; as a view's signature holds its owner, each kind is looked at once."""
+        allowed = (None, self.owner, self.rank_owner)
+        for view in views:
+            for one in () if view is None else (view, None if view.dynamic is None else view.dynamic.index):
+                owner = one.storage.buffer.owner if isinstance(one, View) else None
+                if owner not in allowed:
+                    assert owner is not None  # noqa: S101 - None is allowed
+                    other = "core" if owner.run is self.owner.run else "run"
+                    raise broken(
+                        ins,
+                        "tensors that this run of the kernel made or was given on this core",
+                        f"one of another {other}",
+                        "return it and pass it as an argument"
+                        if other == "run"
+                        else "send it with nisa.sendrecv, or share it in nl.shared_hbm",
+                        one,
+                    )
 
     # what handlers use
 

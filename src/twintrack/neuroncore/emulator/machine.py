@@ -16,7 +16,7 @@ from twintrack.errors import KernelError
 from twintrack.neuroncore.emulator.baton import Baton, Stopped
 from twintrack.neuroncore.emulator.core import Core
 from twintrack.neuroncore.isa.instruction import Instruction
-from twintrack.neuroncore.memory.buffer import MemoryRegion
+from twintrack.neuroncore.memory.buffer import MemoryRegion, Owner
 from twintrack.neuroncore.memory.dtypes import DType
 from twintrack.neuroncore.memory.storage import Storage
 from twintrack.neuroncore.memory.view import View
@@ -82,11 +82,14 @@ class Machine:
         Raises:
             KernelError: of the first program that failed, or for a deadlock.
         """
+        run = object()
         for rank in range(self.ranks):
+            owner = Owner(run)
             for number in range(self.programs):
                 core = self._make(rank, number)
                 core.machine = self
                 core.rank = rank
+                core.owner.run, core.rank_owner = run, owner
                 self.cores.append(core)
         if self.ranks * self.lnc == 1:
             return [program(core) for core in self.cores]

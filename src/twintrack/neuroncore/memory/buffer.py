@@ -11,7 +11,7 @@ from types import CodeType
 
 from twintrack.neuroncore.memory.dtypes import DType
 
-__all__ = ["Buffer", "MemoryRegion", "contiguous_strides"]
+__all__ = ["Buffer", "MemoryRegion", "Owner", "contiguous_strides"]
 
 
 class MemoryRegion(StrEnum):
@@ -26,6 +26,19 @@ class MemoryRegion(StrEnum):
     def on_chip(self) -> bool:
         """SBUF or PSUM, which have partitions."""
         return self is MemoryRegion.sbuf or self is MemoryRegion.psum
+
+
+class Owner:
+    """Whose a buffer is: one core's of a run, or, in memory that they share, all cores' of one rank.
+
+    Args:
+        run: stands for the run.
+    """
+
+    __slots__ = ("run",)
+
+    def __init__(self, run: object) -> None:
+        self.run = run
 
 
 class Buffer:
@@ -55,6 +68,7 @@ class Buffer:
         "number",
         "on_chip",
         "origin",
+        "owner",
         "region",
         "row",
         "shape",
@@ -92,6 +106,8 @@ class Buffer:
         self.first_use = -1
         """Number of the first instruction that touched it; -1 before."""
         self.last_use = -1
+        self.owner: Owner | None = None
+        """Whose it is, in a run."""
         self.made_at = ""
         """``file:line`` of a buffer that was read back from a stream, whose code is not at hand."""
 

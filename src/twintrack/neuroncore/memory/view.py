@@ -108,7 +108,7 @@ class View:
     def signature(self) -> tuple[Any, ...]:
         """What decides whether an instruction may use it.
 
-        Region, type, shape, first partition, place in a PSUM bank, whether it was placed by hand, indirection.
+        Region, type, shape, first partition, place in a PSUM bank, whether placed by hand, whose it is, indirection.
         """
         found = self._signature
         if found is None:
@@ -130,6 +130,7 @@ class View:
                 start,
                 byte,
                 address is None,
+                buffer.owner,
                 None if self.dynamic is None else self.dynamic.signature,
             )
             self._signature = found
