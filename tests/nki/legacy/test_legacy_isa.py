@@ -48,6 +48,25 @@ def test_affine_select_takes_comparisons_of_expressions(both: bool) -> None:
     assert np.array_equal(_run(body, data), np.where(holds, data, np.finfo(np.float32).min))
 
 
+@pytest.mark.parametrize("function", ["affine_select", "tensor_partition_reduce", "sequence_bounds"])
+def test_gpsimd_takes_tiles_from_psum(function: str) -> None:
+    """As published kernels of causal attention do with a product; the engine itself reads SBUF only."""
+
+    def body(tile: Any, where: Any = nl.psum) -> Any:
+        held = nl.ndarray(tile.shape, dtype=tile.dtype, buffer=where)
+        held[...] = nisa.tensor_copy(tile)
+        if function == "affine_select":
+            i, j = nl.mgrid[0:8, 0:6]
+            return nisa.affine_select(pred=j < i, on_true_tile=held, on_false_value=-1.0, mask=(j < 6))
+        if function == "tensor_partition_reduce":
+            return nisa.tensor_partition_reduce(np.add, held)
+        return nisa.sequence_bounds(segment_ids=held)
+
+    rows = 1 if function == "sequence_bounds" else 8
+    data = np.array([[1, 1, 2, 2, 2, 0]], np.float32).repeat(rows, axis=0)
+    assert np.array_equal(_run(body, data), _run(lambda tile: body(tile, nl.sbuf), data))
+
+
 def test_numpys_functions_are_operators() -> None:
     data, column = _RNG.random((8, 6), np.float32), _RNG.random((8, 1), np.float32)
 

@@ -8,13 +8,14 @@ from typing import Any, NamedTuple
 from twintrack.errors import KernelError
 from twintrack.neuroncore.memory.buffer import MemoryRegion
 from twintrack.neuroncore.memory.dtypes import DType
+from twintrack.nki import isa
 from twintrack.nki.isa.issue import author_error
 from twintrack.nki.language import creation
 from twintrack.nki.legacy.masks import Region, regions, whole
 from twintrack.nki.legacy.tile import Tile, settle
 from twintrack.nki.tensor import NkiTensor, to_dtype
 
-__all__ = ["Along", "fresh", "kind_of", "on_chip", "operand", "over", "undefined"]
+__all__ = ["Along", "fresh", "in_sbuf", "kind_of", "on_chip", "operand", "over", "undefined"]
 
 
 class Along(NamedTuple):
@@ -57,6 +58,22 @@ def on_chip(function: str, name: str, value: Any) -> Tile:
             "load it with nl.load first",
         )
     return found
+
+
+def in_sbuf(function: str, name: str, value: Any) -> Tile:
+    """The operand of an instruction of GpSimd, which cannot reach PSUM: a tile there is copied to SBUF first.
+
+    Published kernels of this dialect hand such tiles over; its documentation does not say who copies them.
+
+    Raises:
+        KernelError: if it is no tile in SBUF or PSUM.
+    """
+    found = on_chip(function, name, value)
+    if found.buffer is not MemoryRegion.psum:
+        return found
+    made = fresh(found.shape, found.dtype)
+    isa.tensor_copy(made, found)
+    return made
 
 
 def kind_of(dtype: Any, default: DType) -> DType:

@@ -12,7 +12,7 @@ from twintrack.nki.isa.constants import reduce_cmd as _command
 from twintrack.nki.language.tiles import promoted
 from twintrack.nki.legacy.copies import repeated
 from twintrack.nki.legacy.reductions import axes_of, last
-from twintrack.nki.legacy.regions import Along, fresh, kind_of, on_chip, over
+from twintrack.nki.legacy.regions import Along, fresh, in_sbuf, kind_of, on_chip, over
 from twintrack.nki.legacy.tile import Tile
 from twintrack.nki.tensor import NkiTensor
 
@@ -293,7 +293,7 @@ def tensor_partition_reduce(
     op: Any, data: Any, *, mask: Any = None, dtype: Any = None, name: str | None = None
 ) -> Tile:
     """``data`` reduced over its partitions, on GpSimd; see the current ``nisa.tensor_partition_reduce``."""
-    tile = on_chip("nisa.tensor_partition_reduce", "data", data)
+    tile = in_sbuf("nisa.tensor_partition_reduce", "data", data)
     made = fresh((1, *tile.shape[1:]), kind_of(dtype, tile.dtype))
     axes = (None, *range(1, tile.ndim))
     issue = lambda dst, part: isa.tensor_partition_reduce(dst, op, part, name)  # noqa: E731

@@ -12,7 +12,7 @@ from twintrack.nki.isa.issue import author_error, op_name
 from twintrack.nki.legacy.indexing import Affine, Predicate
 from twintrack.nki.legacy.isa.compute import optional
 from twintrack.nki.legacy.limits import fp32
-from twintrack.nki.legacy.regions import Along, fresh, kind_of, on_chip, over
+from twintrack.nki.legacy.regions import Along, fresh, in_sbuf, kind_of, on_chip, over
 from twintrack.nki.legacy.tile import Tile
 
 __all__ = [
@@ -68,7 +68,7 @@ def affine_select(
     Raises:
         KernelError: if the predicate is none, or has other axes than the tile.
     """
-    tile = on_chip("nisa.affine_select", "on_true_tile", on_true_tile)
+    tile = in_sbuf("nisa.affine_select", "on_true_tile", on_true_tile)
     if not isinstance(pred, Predicate) or pred.never:
         raise author_error(
             "a comparison of index expressions as pred", type(pred).__name__, "compare nl.arange or nl.mgrid"
@@ -155,7 +155,7 @@ def select_reduce(
 
 def sequence_bounds(*, segment_ids: Any, dtype: Any = None, name: str | None = None) -> Tile:
     """Bounds of segments, ``(1, 2, n)``; see the current ``nisa.sequence_bounds``."""
-    tile = on_chip("nisa.sequence_bounds", "segment_ids", segment_ids)
+    tile = in_sbuf("nisa.sequence_bounds", "segment_ids", segment_ids)
     made = fresh((tile.shape[0], 2, tile.free_size), kind_of(dtype, tile.dtype))
     over(None, tile.shape, [made, tile], lambda dst, part: isa.sequence_bounds(dst, part, name))
     return made
