@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib.util
 import inspect
+import re
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping
@@ -16,6 +17,7 @@ from typing import Any
 
 from twintrack.errors import KernelError, UserError, nearest
 from twintrack.neuroncore.memory.dtypes import dtype_of
+from twintrack.nki import isa, language
 from twintrack.nki.arrays import Shape
 from twintrack.nki.installing import installed
 from twintrack.nki.kernel import Kernel
@@ -106,8 +108,22 @@ def running_kernel(target: str) -> Iterator[None]:
             "a kernel that runs",
             found=_shown(error),
             where=place,
-            remedy="mend it; python -m twintrack.nki shows a script's whole traceback",
+            remedy=_remedy(error),
         ) from error
+
+
+def _remedy(error: BaseException) -> str:
+    """What a Python error of a kernel most often means."""
+    call = re.match(r"(\w+)\(\) (missing|got|takes)", str(error))
+    name = call[1] if call is not None else ""
+    function = vars(isa).get(name) or vars(language).get(name)
+    if isinstance(error, TypeError) and callable(function):
+        parameters = ", ".join(inspect.signature(function).parameters)
+        return (
+            f"call {name}({parameters}); calls that return their result are of the dialect until 2.26: "
+            "import neuronxcc.nki"
+        )
+    return "correct that line; python -m twintrack.nki SCRIPT.py shows the whole traceback of a call from a script"
 
 
 def _shown(error: BaseException) -> str:

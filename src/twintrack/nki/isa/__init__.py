@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NoReturn
+
 from twintrack.errors import KernelError as NkiValidationError
 from twintrack.nki.isa.constants import (
     dge_mode,
@@ -69,6 +71,7 @@ from twintrack.nki.isa.scalar import (
 from twintrack.nki.isa.selection import affine_select, iota, range_select, select_reduce, sequence_bounds
 from twintrack.nki.isa.target import get_nc_sub_version, get_nc_version
 from twintrack.nki.isa.tensor import nc_matmul, nc_matmul_mx, nc_transpose, quantize_mx
+from twintrack.nki.missing import missing
 from twintrack.nki.tensor import NKIObject
 
 __all__ = [
@@ -143,3 +146,12 @@ __all__ = [
     "unknown_engine",
     "vector_engine",
 ]
+
+
+def __getattr__(name: str) -> NoReturn:
+    raise missing("isa", name, __all__)
+
+
+def __dir__() -> list[str]:
+    """The documented names, without the modules that hold them."""
+    return sorted(__all__)

@@ -131,6 +131,14 @@ def number_or_tensor(value: Any) -> tuple[float | None, NkiTensor | None]:
         raise author_error("a number or a tensor", type(value).__name__, "pass one of them") from None
 
 
+def _shown_op(op: object) -> str:
+    """A function by its module and name, anything else as Python shows it."""
+    name, module = getattr(op, "__name__", None), str(getattr(op, "__module__", ""))
+    if not callable(op) or name is None:
+        return repr(op)[:80]
+    return f"nl.{name}, a function on tiles" if module.startswith("twintrack.nki") else f"{module}.{name}"
+
+
 def op_name(op: object) -> str:
     """The name of an operator or activation function.
 
@@ -144,7 +152,7 @@ def op_name(op: object) -> str:
         return operator_name(op)
     except KeyError:
         raise author_error(
-            "an operator of nki.language", repr(op), "pass one such as nl.add or nl.exp"
+            "an operator of nki.language", _shown_op(op), "pass one such as nl.add or nl.exp"
         ) from None
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NoReturn
+
 from twintrack.neuroncore.memory.buffer import MemoryRegion
 from twintrack.neuroncore.memory.dtypes import DType
 from twintrack.nki.language.composed import ceil, cos, floor, sin, tan, trunc
@@ -146,6 +148,7 @@ from twintrack.nki.language.shared import (
     shared_constant,
     shared_identity_matrix,
 )
+from twintrack.nki.missing import missing
 from twintrack.nki.tensor import NKIObject, NkiTensor
 
 __all__ = [
@@ -284,3 +287,12 @@ __all__ = [
     "zeros",
     "zeros_like",
 ]
+
+
+def __getattr__(name: str) -> NoReturn:
+    raise missing("language", name, __all__)
+
+
+def __dir__() -> list[str]:
+    """The documented names, without the modules that hold them."""
+    return sorted(__all__)
