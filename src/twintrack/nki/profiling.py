@@ -176,7 +176,9 @@ def run_traced(
             remedy="call functions of nki.isa or nki.language in it",
         )
     traces = tuple(sink.traces[core] for core in sorted(sink.traces))
-    return done, Run(name, traces, done.memory, options.generation, together=kernel.grid == (2,))
+    machine = done.cores[0].machine
+    together = machine is not None and machine.lnc > 1
+    return done, Run(name, traces, done.memory, options.generation, together=together)
 
 
 def _both(

@@ -128,12 +128,13 @@ def _fold(node: ast.expr) -> int | float | None:
     if isinstance(node.op, ast.Pow | ast.LShift) and abs(right) > _MOST_DIGITS:
         return None
     try:
-        found = _FOLDS[type(node.op)](left, right)
+        found: Any = _FOLDS[type(node.op)](left, right)
     except (ArithmeticError, TypeError, ValueError):
         return None
     if isinstance(found, complex) or (isinstance(found, int) and found.bit_length() > _MOST_DIGITS):
         return None
-    return found
+    number: int | float = found
+    return number
 
 
 def _keys(node: ast.AST, integers: frozenset[str], dictionaries: frozenset[str]) -> Iterator[Broken]:
