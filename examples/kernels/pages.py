@@ -1,4 +1,4 @@
-"""What the pages of the example kernels are made of: Markdown tables, and sections between markers that are made anew."""
+"""What the pages of the example kernels are made of: Markdown tables, and sections between markers."""
 
 from __future__ import annotations
 
