@@ -32,3 +32,12 @@ def test_the_version_is_that_of_the_running_core_and_outside_a_kernel_that_of_th
     assert nisa.get_nc_version() is nisa.nc_version[version]
     monkeypatch.delenv("NEURON_PLATFORM_TARGET_OVERRIDE")
     assert nisa.get_nc_version() is nisa.nc_version.gen3
+
+
+def test_generations_are_ordered() -> None:
+    gen2, gen3, gen4 = nisa.nc_version.gen2, nisa.nc_version.gen3, nisa.nc_version.gen4
+    assert gen2 < gen3 < gen4
+    assert gen4 >= gen3 >= gen3
+    assert not gen2 >= gen3
+    with pytest.raises(TypeError):
+        assert gen2 < 3

@@ -166,6 +166,35 @@ def test_operators_compute_as_numpys_do() -> None:
         assert np.allclose(found, wanted, rtol=1e-6)
 
 
+@pytest.mark.parametrize("by", ["number", "tile"])
+def test_integers_divided_are_no_integers(by: str) -> None:
+    a = np.arange(1, 13, dtype=np.int32).reshape(4, 3)
+
+    @nki.jit
+    def kernel(x: Any) -> Any:
+        tile = nl.load(x)
+        return nl.floor(tile / (5 if by == "number" else nl.add(nl.multiply(tile, 0), 5)), dtype=nl.int32)
+
+    assert np.array_equal(kernel(a), a // 5)
+
+
+@pytest.mark.parametrize("make", [nl.zeros, nl.ones, nl.ndarray])
+def test_when_a_tensor_is_filled_is_not_the_kernels_affair(make: Any) -> None:
+    """Published attention passes ``lazy_initialization``; another unknown argument is refused."""
+
+    @nki.jit
+    def kernel(x: Any, **more: Any) -> Any:
+        tile = make((4, 3), dtype=nl.float32, buffer=nl.sbuf, **more)
+        tile[...] = nl.load(x)
+        return tile
+
+    a = np.ones((4, 3), np.float32)
+    for lazy in (False, True):
+        assert np.array_equal(kernel(a, lazy_initialization=lazy), a)
+    with pytest.raises(KernelError, match="unheard"):
+        kernel(a, unheard=1)
+
+
 def test_operators_in_place_change_the_tile() -> None:
     a = _RNG.random((8, 6), np.float32) + 1
 

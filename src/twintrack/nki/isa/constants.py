@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from enum import Enum
 from types import MappingProxyType
@@ -109,8 +110,9 @@ class matmul_perf_mode(Enum):
     """Two rows of float8 at once."""
 
 
+@functools.total_ordering
 class nc_version(Enum):
-    """NeuronCore generation."""
+    """NeuronCore generation; a later one is greater, as kernels ask for ``gen3`` or later."""
 
     gen2 = 2
     """Trainium1, Inferentia2."""
@@ -118,6 +120,9 @@ class nc_version(Enum):
     """Trainium2."""
     gen4 = 4
     """Trainium3."""
+
+    def __lt__(self, other: object) -> bool:
+        return self.value < other.value if isinstance(other, nc_version) else NotImplemented
 
 
 class dma_engine(Enum):

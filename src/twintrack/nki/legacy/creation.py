@@ -78,7 +78,7 @@ def ndarray(shape: Sequence[int], dtype: Any, *, buffer: Any = None, name: str =
         dtype: element type.
         buffer: a memory, or a placement of ``nki.compiler``; SBUF where ``None``.
         name: for messages and profiles.
-        **kwargs: none is known.
+        **kwargs: ``lazy_initialization``, which published kernels pass and which changes nothing; no other.
 
     Returns:
         A ``Tile``; with block dimensions, ``Blocks`` of them.
@@ -111,9 +111,10 @@ def ndarray(shape: Sequence[int], dtype: Any, *, buffer: Any = None, name: str =
 
 
 def _no_more(function: str, kwargs: dict[str, Any]) -> None:
-    if kwargs:
+    unknown = [key for key in kwargs if key != "lazy_initialization"]
+    if unknown:
         raise author_error(
-            f"arguments that {function} has", ", ".join(kwargs), "leave out what 2.26 does not document"
+            f"arguments that {function} has", ", ".join(unknown), "leave out what 2.26 does not document"
         )
 
 

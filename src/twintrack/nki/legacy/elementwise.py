@@ -57,7 +57,8 @@ def _result_type(op: str, x: Any, y: Any, dtype: Any) -> DType:
     if OPERATORS[op].category == "bitvec":
         tiles = [one.dtype for one in (x, y) if isinstance(one, Tile)]
         return max(tiles, key=lambda kind: kind.bytes)
-    return promoted(*kinds)
+    kind = promoted(*kinds)
+    return DTYPES["float32"] if op == "divide" and kind.is_integer else kind
 
 
 def binary(op: str, x: Any, y: Any, dtype: Any = None, mask: Any = None, target: Tile | None = None) -> Tile:
