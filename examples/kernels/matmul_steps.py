@@ -14,6 +14,7 @@ from twintrack.neuroncore.timing.views import error_text
 from twintrack.nki.arrays import Shape
 from twintrack.nki.files import load_kernel
 from twintrack.nki.profiling import profile
+from twintrack.report.format import quantity_text
 
 __all__ = ["PUBLISHED_MS", "SIZE", "STEPS", "profile_step", "steps_section"]
 
@@ -59,7 +60,7 @@ def steps_section(trn2: Sequence[Profile], trn1: Sequence[Profile]) -> str:
             table_text(
                 ("kernel", "these, simulated", "DMA active", "the tutorial's, published"),
                 [
-                    (f"`{one.kernel}`", _ms(one.seconds), f"{one.dma.share:.0%}", f"{published:g} ms")
+                    (f"`{one.kernel}`", quantity_text(one.time), f"{one.dma.share:.0%}", f"{published:g} ms")
                     for one, published in zip(trn1, PUBLISHED_MS, strict=True)
                 ],
             ),
@@ -82,7 +83,7 @@ def _steps_table(trn2: Sequence[Profile]) -> str:
     rows = [
         (
             f"`{one.kernel}`",
-            _ms(one.seconds),
+            quantity_text(one.time),
             f"{one.dma.share:.0%}",
             f"{one.engines['tensor'].share:.0%}",
             _gb(one.hbm_bytes),
