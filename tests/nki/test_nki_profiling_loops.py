@@ -179,6 +179,28 @@ def test_most_of_these_kernels_are_extrapolated_and_say_so():
     assert sum(told) >= 8, dict(zip([one.__name__ for one in KERNELS], told, strict=True))
 
 
+def chain(a):
+    """Loads, two engines and stores that compete for the DMA engines: long before it is steady it looks so."""
+    out = out_like(a)
+    for i in nl.affine_range(TRIPS):
+        tile = load(a, i)
+        warm, done = nl.ndarray(tile.shape, nl.float32), nl.ndarray(tile.shape, a.dtype)
+        nisa.activation(warm, nl.exp, tile)
+        nisa.tensor_tensor(done, warm, tile, op=nl.add)
+        keep(out, i, done)
+    return out
+
+
+@pytest.mark.parametrize("width", [896, 960, 1024, 1100])
+def test_a_loop_is_not_taken_for_steady_while_loads_still_run_ahead(width):
+    shape = Shape((ROWS, width), "bfloat16")
+    whole = profile(chain, shape, chip="trn2", extrapolate=False, what_if=False)
+    quick = profile(chain, shape, chip="trn2", what_if=False)
+
+    assert quick.seconds == pytest.approx(whole.seconds, rel=AGREE)
+    assert quick.dma.share <= 1.0
+
+
 def uneven(a):
     """Later iterations do more: not affine."""
     out = out_like(a)

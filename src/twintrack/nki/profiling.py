@@ -14,6 +14,7 @@ from twintrack.neuroncore.timing.parameters import Parameters, parameters_of
 from twintrack.neuroncore.timing.profile import Profile
 from twintrack.neuroncore.timing.summary import Progress, Run, profile_of
 from twintrack.neuroncore.timing.trace import Trace
+from twintrack.nki.arguments import require_arguments
 from twintrack.nki.kernel import Kernel, Options, Simulated, options_from_environment
 from twintrack.nki.launch import Launch, launch
 
@@ -55,10 +56,12 @@ def profile(
         The profile. Two runs, in any process, give the same picoseconds.
 
     Raises:
-        KernelError: at the kernel author's line, if it does not run; if it issues no instruction; if the chip's timing
-            was not published.
+        KernelError: at the kernel author's line, if it does not run; if arguments are missing or unknown; if it issues
+            no instruction; if the chip's timing was not published.
     """
     made = _kernel(kernel, lnc)
+    _require_settings(settings)
+    require_arguments(made.function, arrays_or_shapes, settings or {})
     base = options or options_from_environment(chip=chip or made.chip)
     if options is not None and chip is not None:
         base = replace(base, generation=options_from_environment(chip=chip).generation)
@@ -99,8 +102,24 @@ def _extrapolated(
         loops = [Loop(total, tuple(starts)) for total, starts in shortened.loops]
         needed = max(needed_iterations(run.traces[0], loop, run.generation) for loop in loops)
         if needed <= iterations:
-            return extended_profile(run, loops, what_if=what_if, progress=progress)
+            found = extended_profile(run, loops, what_if=what_if, progress=progress)
+            if found is not None:
+                return found
+            needed = 2 * iterations  # not steady yet; loops with too few iterations for that run whole
         iterations = needed
+
+
+def _require_settings(settings: object) -> None:
+    if settings is None or (
+        isinstance(settings, Mapping) and all(isinstance(name, str) for name in settings)
+    ):
+        return
+    raise KernelError(
+        "values by the arguments' names",
+        found=repr(settings)[:80],
+        where="settings",
+        remedy='pass a dictionary such as {"alpha": 0.5}',
+    )
 
 
 def _kernel(kernel: Any, lnc: int | None) -> Kernel:

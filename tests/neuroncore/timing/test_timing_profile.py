@@ -62,13 +62,26 @@ def row(kind, error, *, name="one", quantity="total, us", fitted=False, note="")
 
 
 def test_an_error_spans_the_predicted_rows_of_the_kind():
-    rows = [row("dma", 0.25), row("dma", -0.2, name="two"), row("tensor", 9.0), row("dma", 5.0, fitted=True)]
+    rows = [row("dma", 0.25), row("dma", -0.2, name="two"), row("tensor", 0.1), row("dma", 5.0, fitted=True)]
     found = error_of("dma", rows)
     assert found is not None
     simulated = 1.0
     assert simulated * (1 - found.low) == pytest.approx(1 / 1.25)  # the row that was simulated 25 % too high
     assert simulated * (1 + found.high) == pytest.approx(1 / 0.8)
-    assert found.basis == "2 predicted rows of the accuracy table, kind dma"
+    assert found.basis.startswith("2 rows of the accuracy table that nothing was fitted on, kind dma;")
+
+
+def test_an_error_is_never_below_the_mean_of_all_rows():
+    rows = [
+        row("dma", 0.0),
+        row("dma", 0.01, name="two"),
+        row("tensor", 0.5),
+        row("tensor", -0.5, name="four"),
+    ]
+    found = error_of("dma", rows)
+    assert found is not None
+    mean = (0.0 + (1 - 1 / 1.01) + (1 - 1 / 1.5) + (1 / 0.5 - 1)) / 4
+    assert (found.low, found.high) == (pytest.approx(mean), pytest.approx(mean))
 
 
 def test_a_kind_of_fewer_than_two_rows_takes_all_and_says_so():

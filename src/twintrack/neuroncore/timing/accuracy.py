@@ -94,7 +94,8 @@ def error_of(kind: str, rows: Sequence[AccuracyRow] | None = None) -> Error | No
     """The error of a simulated time: the interval that the predicted rows of this kind span.
 
     A row whose simulated figure is 10 % too high says that the truth may be ``1 - 1 / 1.1`` below a simulated time.
-    Where a kind has fewer than two predicted rows, those of all kinds count, and the basis says so.
+    Where a kind has fewer than two predicted rows, those of all kinds count, and the basis says so. A few rows that
+    happen to agree promise nothing, so the error is never below the mean one of all rows, to either side.
 
     Args:
         kind: one of ``KINDS``.
@@ -110,14 +111,18 @@ def error_of(kind: str, rows: Sequence[AccuracyRow] | None = None) -> Error | No
         raise ValueError(f"kind {kind!r}, required one of {KINDS}")
     predicted = _counted(accuracy_rows() if rows is None else rows)
     mine = [one for one in predicted if one.kind == kind]
-    basis = f"{len(mine)} predicted rows of the accuracy table, kind {kind}"
+    basis = f"{len(mine)} rows of the accuracy table that nothing was fitted on, kind {kind}"
     if len(mine) < _FEWEST_ROWS:
-        basis = f"{len(predicted)} predicted rows of the accuracy table, all kinds ({kind} has {len(mine)})"
+        basis = (
+            f"{len(predicted)} rows of the accuracy table that nothing was fitted on, all kinds "
+            f"({kind} has {len(mine)})"
+        )
         mine = predicted
     if not mine:
         return None
     off = [1.0 / (1.0 + one.error) - 1.0 for one in mine]
-    return Error(max(0.0, -min(off)), max(0.0, max(off)), basis)
+    least = sum(abs(1.0 / (1.0 + one.error) - 1.0) for one in predicted) / len(predicted)
+    return Error(max(least, -min(off)), max(least, max(off)), f"{basis}; at least the mean error of all")
 
 
 def _counted(rows: Sequence[AccuracyRow]) -> list[AccuracyRow]:

@@ -14,6 +14,7 @@ from typing import Any
 from twintrack.neuroncore.timing.profile import Profile
 from twintrack.neuroncore.timing.schedule import DMA, Span, Timeline
 from twintrack.neuroncore.timing.trace import ENGINES, Step
+from twintrack.neuroncore.timing.views import error_text
 
 __all__ = ["Track", "chrome_trace", "tracks_of"]
 
@@ -97,6 +98,9 @@ def chrome_trace(profile: Profile) -> dict[str, Any]:
             "chip": profile.chip,
             "kind": "simulated",
             "time": str(profile.time),
+            "time_seconds": profile.seconds,
+            "time_interval_seconds": None if profile.error is None else list(profile.time.interval),
+            "time_error": error_text(profile),
         },
     }
 

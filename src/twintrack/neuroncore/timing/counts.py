@@ -42,7 +42,7 @@ def dma_of(timelines: Sequence[Timeline], time: float) -> DmaUse:
         if step.engine == DMA and span.reason != _DROPPED
     ]
     active = sum(end - start for one in timelines for start, end in one.dma_active) * 1e-9
-    moved = sum(one.bytes for one in transfers)
+    moved = sum(one.bytes for one in transfers) + sum(one.spill_bytes for one in timelines)
     busy = sum(one.dma_busy_ns for one in timelines) * 1e-9
     return DmaUse(
         active,

@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from twintrack.errors import StorageError
 from twintrack.neuroncore.timing.chrome_trace import chrome_trace
 from twintrack.neuroncore.timing.page import page_of
 from twintrack.neuroncore.timing.profile import Profile
@@ -39,15 +40,25 @@ def write_profile(profile: Profile, folder: Path, fs: FileSystem) -> tuple[Path,
     """Write ``FILES`` into a folder, which is made where there is none; their paths.
 
     Raises:
-        StorageError: if one cannot be written.
+        StorageError: if the folder is a file, or one cannot be written.
     """
     texts = (
         render_page(page_of(profile)),
         json.dumps(chrome_trace(profile), separators=(",", ":")),
         json.dumps(profile_values(profile), indent=2),
     )
-    with storage_errors(folder, "make the folder"):
-        fs.make_folder(folder)
+    try:
+        with storage_errors(folder, "make the folder"):
+            fs.make_folder(folder)
+    except StorageError as error:
+        if not isinstance(error.__cause__, FileExistsError | NotADirectoryError):
+            raise
+        raise StorageError(
+            "a folder to write the profile into",
+            found="a file of that name, or of a folder above",
+            where=str(folder),
+            remedy="name another folder, or remove the file",
+        ) from error
     paths = tuple(folder / name for name in FILES)
     for path, text in zip(paths, texts, strict=True):
         write_bytes_atomic(fs, path, text.encode() + b"\n")

@@ -1,18 +1,19 @@
 """The profile of a kernel whose long affine loops were traced in part.
 
 Everything that is added up (seconds, bytes, instructions, waits) is linear in the iterations of a steady loop: the
-profile of the trace, plus for every loop the missing iterations times what its last traced one added.
+profile of the trace, plus for every loop the missing periods times what its last traced one added. What would help is
+told in shares of the traced part.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from twintrack.neuroncore.timing.accuracy import error_of, kind_of
 from twintrack.neuroncore.timing.extrapolate import Extrapolated, Loop, extrapolate, without
-from twintrack.neuroncore.timing.profile import DmaUse, EngineUse, Profile, Wait, WhatIf
+from twintrack.neuroncore.timing.profile import DmaUse, EngineUse, Profile, Wait
 from twintrack.neuroncore.timing.summary import Progress, Run, profile_of
 
 __all__ = ["extended_profile"]
@@ -39,7 +40,7 @@ def extended_profile(
     profile = whole
     for one in found.grown:
         shorter = replace(run, traces=(without(found.base, one.loop, one.period),))
-        less = profile_of(shorter, what_if=what_if, progress=progress)
+        less = profile_of(shorter, what_if=False, progress=progress)
         profile = _grown(profile, whole, less, one.times)
     return _finished(profile, found)
 
@@ -82,7 +83,6 @@ def _grown(profile: Profile, whole: Profile, less: Profile, missing: int) -> Pro
         dma=DmaUse(share=0.0, gigabytes_per_second=0.0, busy_share=profile.dma.busy_share, **moved),
         waits=_waits(profile, whole, less, missing),
         unpublished=_counts(profile, whole, less, missing),
-        what_if=_lifted(profile, whole, less, more),
     )
 
 
@@ -118,18 +118,6 @@ def _counts(profile: Profile, whole: Profile, less: Profile, missing: int) -> Ma
     }
 
 
-def _lifted(
-    profile: Profile, whole: Profile, less: Profile, more: Callable[[float, float, float], float]
-) -> tuple[WhatIf, ...]:
-    full = {one.name: one.seconds for one in whole.what_if}
-    short = {one.name: one.seconds for one in less.what_if}
-    return tuple(
-        replace(one, seconds=more(one.seconds, full[one.name], short[one.name]))
-        for one in profile.what_if
-        if one.name in short
-    )
-
-
 def _finished(profile: Profile, found: Extrapolated) -> Profile:
     """Shares and rates from the grown figures."""
     time = found.seconds
@@ -138,7 +126,8 @@ def _finished(profile: Profile, found: Extrapolated) -> Profile:
     rate = dma.bytes / dma.active_seconds * 1e-9 if dma.active_seconds else 0.0
     active = {name: use.active_seconds for name, use in engines.items()} | {"dma": dma.active_seconds}
     kind = kind_of(active)
-    lifted = [replace(one, saved=1 - one.seconds / time) for one in profile.what_if]
+    # what would help is judged on what was traced: a loop without one of its limits need not be steady there
+    lifted = [replace(one, seconds=time * (1 - one.saved)) for one in profile.what_if]
     told = "; ".join(
         f"{one.times * one.period:,} of {one.loop.total:,} iterations of a loop are extrapolated, "
         f"at {one.seconds / one.period * 1e6:.4g} us each"

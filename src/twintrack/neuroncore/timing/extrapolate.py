@@ -16,9 +16,10 @@ from itertools import pairwise
 
 from twintrack.neuroncore.memory.buffer import MemoryRegion
 from twintrack.neuroncore.memory.generation import Generation
+from twintrack.neuroncore.timing.dma import Transfer
 from twintrack.neuroncore.timing.parameters import Parameters
 from twintrack.neuroncore.timing.schedule import schedule
-from twintrack.neuroncore.timing.trace import Step, Trace
+from twintrack.neuroncore.timing.trace import ENGINES, Step, Trace
 
 __all__ = [
     "AGREEMENT",
@@ -34,7 +35,7 @@ __all__ = [
 
 AGREEMENT = 2e-4
 """Relative difference of two successive iterations' times below which the loop counts as steady."""
-FEWEST = 4
+FEWEST = 6
 """Iterations that show whether a loop is steady, at least."""
 _FEWEST_STEPS = 400
 """Instructions that the traced iterations must have, so that the start of the pipeline is a small part of them."""
@@ -208,7 +209,7 @@ def _one_loop(
 ) -> Extrapolated | None:
     whole = schedule(trace, generation, parameters).seconds
     for period in range(1, _LONGEST_PERIOD + 1):
-        if loop.traced < 2 * period + 2:
+        if loop.traced < 2 * period + 3:
             return None
         each = _steady(trace, loop, period, generation, parameters, whole)
         if each is None:
@@ -230,16 +231,42 @@ def _steady(
     parameters: Parameters | None,
     whole: float,
 ) -> float | None:
-    """Seconds of one period, if two successive ones, and the same one iteration earlier, take as long."""
-    times = [
-        schedule(without(trace, loop, count), generation, parameters).seconds
-        for count in sorted({1, period, period + 1, 2 * period})
-    ]
-    by = dict(zip(sorted({1, period, period + 1, 2 * period}), times, strict=True))
+    """Seconds of one period, if the loop is steady.
+
+    Two successive periods, the same one an iteration earlier, and on average those of the later half of what was traced
+    must take as long; and none can take less than its busiest resource needs for it, as one does while loads still run
+    ahead of what they are queued behind.
+    """
+    half = max(2, (loop.traced - FEWEST) // (2 * period)) * period
+    counts = sorted({1, period, period + 1, 2 * period, half})
+    if counts[-1] >= loop.traced - 1:
+        return None
+    by = {count: schedule(without(trace, loop, count), generation, parameters).seconds for count in counts}
     last, previous = whole - by[period], by[period] - by[2 * period]
     earlier = by[1] - by[period + 1]
-    alike = all(abs(last - other) <= AGREEMENT * last for other in (previous, earlier))
-    return last if last > 0 and alike else None
+    average = (whole - by[half]) * period / half
+    alike = all(abs(last - other) <= AGREEMENT * last for other in (previous, earlier, average))
+    enough = last >= period * _demand(trace, loop, parameters or trace.parameters) * (1 - AGREEMENT)
+    return last if last > 0 and alike and enough else None
+
+
+def _demand(trace: Trace, loop: Loop, p: Parameters) -> float:
+    """Seconds that the busiest resource needs for the last traced iteration."""
+    start, end = loop.starts[-2], loop.starts[-1]
+    busy: dict[object, float] = {}
+    ghz = dict(
+        zip(ENGINES, (p.tensor_ghz, p.vector_ghz, p.scalar_ghz, p.gpsimd_ghz, p.gpsimd_ghz), strict=True)
+    )
+    for step in trace.steps[start:end]:
+        work = step.work
+        if isinstance(work, Transfer):
+            share = work.engine_ns * work.engines / p.dma_engines
+            busy["engines"] = busy.get("engines", 0.0) + share
+            busy["queue", step.queue] = busy.get(("queue", step.queue), 0.0) + p.dma_issue
+        else:
+            name = ENGINES[step.engine]
+            busy[name] = busy.get(name, 0.0) + (work.cycles + work.fixed) / ghz[name]
+    return max(busy.values(), default=0.0) * 1e-9
 
 
 def without(trace: Trace, loop: Loop, count: int) -> Trace:

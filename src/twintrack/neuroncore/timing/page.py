@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from twintrack.neuroncore.timing.binding import LIMIT_NAMES, REASONS
 from twintrack.neuroncore.timing.chrome_trace import Track, tracks_of
-from twintrack.neuroncore.timing.profile import Profile, short_line
+from twintrack.neuroncore.timing.profile import Profile, counted, short_line
 from twintrack.neuroncore.timing.schedule import DMA, Span, Timeline
 from twintrack.neuroncore.timing.trace import Step
 from twintrack.neuroncore.timing.views import (
@@ -72,7 +72,7 @@ def page_of(profile: Profile) -> Page:
     programs = "" if profile.cores > 1 or profile.programs == 1 else f", {profile.programs} programs"
     return Page(
         title=f"Profile of {profile.kernel}",
-        subtitle=f"{profile.where}{programs}, {profile.instructions:,} instructions; simulated, not measured",
+        subtitle=f"{profile.where}{programs}, {counted(profile.instructions, 'instruction')}; simulated, not measured",
         head=tuple(head),
         sections=sections,
         footer="Made by twintrack's timing model of the NeuronCore from shapes and types; no device took part.",
@@ -147,7 +147,7 @@ def roofline(profile: Profile) -> LineChart | None:
 
 
 def timeline_of(profile: Profile, most: int = MOST_SPANS) -> Tracks:
-    """Every engine and DMA queue of every core over time."""
+    """Every engine and DMA queue of every core over time; of an extrapolated kernel over the traced stretch alone."""
     labels: dict[str, int] = {}
     lanes: list[TrackLane] = []
     hidden = 0
@@ -158,10 +158,16 @@ def timeline_of(profile: Profile, most: int = MOST_SPANS) -> Tracks:
         lanes += [_lane(prefix, track, timeline, start * 1e9, labels) for track in tracks[:_MOST_LANES]]
     if len(profile.timelines) > 1 and profile.cores == 1:
         lanes = _joined(lanes)
-    length = round(profile.seconds * 1e12)
+    traced = _traced_seconds(profile)
+    length = round((profile.seconds if traced is None else traced) * 1e12)
     drawn, stretch = thinned(lanes, length, most)
     note = "Drag to move, Ctrl and wheel or double click to zoom; + - 0 and the arrow keys work too. "
     note += "A thin line before a bar is the engine's wait for it."
+    if traced is not None:
+        note += (
+            f" It shows the part that was traced, {traced * 1e6:.4g} µs of {profile.seconds * 1e6:.4g} µs; the rest is "
+            "more iterations of the same."
+        )
     if stretch:
         count = sum(len(lane.spans) for lane in lanes)
         note += (
@@ -180,6 +186,13 @@ def timeline_of(profile: Profile, most: int = MOST_SPANS) -> Tracks:
         source,
         note,
     )
+
+
+def _traced_seconds(profile: Profile) -> float | None:
+    """Seconds that the timelines show, where the profile goes beyond them; ``None`` where they show all of it."""
+    ends = [start + one.seconds for start, one in zip(profile.starts, profile.timelines, strict=True)]
+    traced = max(ends, default=profile.seconds)
+    return traced if traced < profile.seconds * (1 - 1e-9) else None
 
 
 def _joined(lanes: Sequence[TrackLane]) -> list[TrackLane]:
@@ -211,7 +224,8 @@ def _label(step: Step, span: Span, timeline: Timeline) -> str:
     lines = timeline.trace.lines
     text = f"{step.opcode}\n{short_line(lines[step.line])}"
     if step.engine == DMA:
-        text += f"\n{getattr(step.work, 'bytes', 0):,} bytes, {getattr(step.work, 'rows', 0):,} descriptors"
+        size, rows = getattr(step.work, "bytes", 0), getattr(step.work, "rows", 0)
+        text += f"\n{counted(size, 'byte')}, {counted(rows, 'descriptor')}"
     if span.cause >= 0:
         cause = timeline.trace.steps[span.cause]
         text += f"\nwaited for {REASONS[span.reason]}: {cause.opcode} at {short_line(lines[cause.line])}"

@@ -9,7 +9,7 @@ from pathlib import PurePath
 from twintrack.neuroncore.timing.schedule import Timeline
 from twintrack.quantity import Error, Provenance, Quantity
 
-__all__ = ["Binding", "DmaUse", "EngineUse", "Profile", "Spilled", "Wait", "WhatIf", "short_line"]
+__all__ = ["Binding", "DmaUse", "EngineUse", "Profile", "Spilled", "Wait", "WhatIf", "counted", "short_line"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,3 +223,8 @@ class Profile:
 def short_line(line: str) -> str:
     """``file:line`` without folders, for tables."""
     return PurePath(line).name if line else line
+
+
+def counted(count: int, what: str) -> str:
+    """``1 instruction``, ``2 instructions``: a count with its noun, for people."""
+    return f"{count:,} {what}" if count == 1 else f"{count:,} {what}s"

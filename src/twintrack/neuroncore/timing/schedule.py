@@ -162,8 +162,11 @@ def schedule(
     state.spilled = spilled_positions(trace, spilled)
     reloads = Reloads(trace) if drop_reloads else None
     for at, step in enumerate(trace.steps):
-        if reloads is not None and step.engine == DMA and _dropped(state, reloads, step):
-            continue
+        if reloads is not None:
+            if step.engine != DMA:
+                reloads.wrote(step)
+            elif _dropped(state, reloads, step):
+                continue
         ready, cause, reason = _ready(state, step)
         if state.spilled:
             ready = max(ready, _reloaded(state, step))

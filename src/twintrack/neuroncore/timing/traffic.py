@@ -46,6 +46,7 @@ class Reloads:
         self._trace = trace
         self._written = written
         self._held: dict[tuple[int, tuple[int, ...]], tuple[int, int]] = {}
+        self._keys: dict[int, list[tuple[int, tuple[int, ...]]]] = {}
         self.dropped = 0
         """Loads that were dropped."""
         self.bytes = 0
@@ -60,6 +61,7 @@ class Reloads:
         """
         regions, buffers = self._trace.regions, self._trace.buffers
         if step.opcode != "dma_copy" or len(step.reads) != 1 or len(step.writes) != 1:
+            self.wrote(step)
             return None
         source, target = regions[step.reads[0]], regions[step.writes[0]]
         if (
@@ -67,6 +69,7 @@ class Reloads:
             or source.buffer in self._written
             or not buffers[target.buffer].on_chip
         ):
+            self.wrote(step)
             return None
         shape = (target.rows[1] - target.rows[0], *target.columns)
         key = (step.reads[0], shape)
@@ -75,5 +78,17 @@ class Reloads:
             self.dropped += 1
             self.bytes += step.work.bytes  # type: ignore[union-attr]
             return found[0]
+        self._forget(target.buffer)
         self._held[key] = (step.writes[0], target.buffer)
+        self._keys.setdefault(target.buffer, []).append(key)
         return None
+
+    def wrote(self, step: Step) -> None:
+        """A tile that anything but a load writes holds no longer what was loaded."""
+        for region in step.writes:
+            self._forget(self._trace.regions[region].buffer)
+
+    def _forget(self, buffer: int) -> None:
+        for key in self._keys.pop(buffer, ()):
+            if self._held.get(key, (0, -1))[1] == buffer:
+                del self._held[key]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from twintrack.neuroncore.timing.binding import LIMIT_NAMES, REASONS
-from twintrack.neuroncore.timing.profile import Profile, Wait, short_line
+from twintrack.neuroncore.timing.profile import Profile, Wait, counted, short_line
 from twintrack.quantity import Provenance, Quantity
 from twintrack.report.records import Cell, Column, Table
 
@@ -78,7 +78,7 @@ def summary_table(profile: Profile) -> Table:
     ]
     if dma.transfers:
         rate = Quantity.derived(dma.gigabytes_per_second, "GB/s", "bytes / active seconds", [profile.time])
-        what = f"while active; {dma.transfers:,} transfers, {dma.descriptors:,} descriptors"
+        what = f"while active; {counted(dma.transfers, 'transfer')}, {counted(dma.descriptors, 'descriptor')}"
         rows.append(("DMA rate", rate, what))
     if profile.throttled_seconds > 0:
         lost = profile.quantity(profile.throttled_seconds)
@@ -125,8 +125,9 @@ def memory_table(profile: Profile) -> Table:
     if profile.spills:
         first = profile.spills[0]
         note = (
-            f"Bytes per partition that live at once. The compiler would have to spill {len(profile.spills):,} tiles, "
-            f"{spilled:,} bytes, the first of them made at {short_line(first.line)}."
+            "Bytes per partition that live at once. The compiler would have to spill "
+            f"{counted(len(profile.spills), 'tile')}, {spilled:,} bytes, the first of them made at "
+            f"{short_line(first.line)}."
         )
     return Table("On chip", columns, tuple(rows), note=note)
 
