@@ -131,13 +131,27 @@ def test_shapes_are_read(text, name, dims, dtype):
 
 
 @pytest.mark.parametrize(
-    "text", ["", "a", "a=", "=3", "a=3x", "a=0x2", "a=-1", "a=3:float64", "a=3:", "a=3xy"]
+    "text", ["", "a", "a=", "=3", "a=3x", "a=0x2", "a=-1", "a=3:", "a=3xy", "a=3x+4", "a=3x_4"]
 )
 def test_what_is_no_shape_is_refused(text):
     if text == "a=3:":
         assert parse_shape(text)[1].dims == (3,)
         return
     assert f"found {text!r}; write sizes from 1 joined by x" in message(parse_shape, text)
+
+
+@pytest.mark.parametrize(
+    ("kind", "remedy"),
+    [
+        ("bflot16", "did you mean 'bfloat16'?"),
+        ("float64", "NKI has no types of 64 bits"),
+        ("q", "name one of them"),
+    ],
+)
+def test_a_type_that_is_none_lists_those_that_are(kind, remedy):
+    said = message(parse_shape, f"a=3:{kind}")
+    assert "required a type among bool, int8, " in said
+    assert f"found {kind!r}; {remedy}" in said
 
 
 def test_arguments_go_by_name_and_what_is_missing_or_too_much_is_said():

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
+from twintrack.cli.kernel_call import call_of, findings, launched, trip_counts
 
-    from twintrack.nki.kernel import Kernel, Options
+if TYPE_CHECKING:
     from twintrack.nki.launch import Launch
-    from twintrack.nki.lint.records import Finding
 
 __all__ = ["command"]
 
@@ -35,7 +32,11 @@ def _common(function: Any) -> Any:
             help="An .npz file with the arrays, by the arguments' names.",
         ),
         click.option(
-            "--set", "settings", multiple=True, metavar="NAME=VALUE", help="Another argument, as JSON."
+            "--set",
+            "settings",
+            multiple=True,
+            metavar="NAME=VALUE",
+            help="Another argument, as JSON; strings in quotes.",
         ),
         click.option("--chip", type=click.Choice(_CHIPS), help="Whose NeuronCore; trn2 by default."),
         click.option(
@@ -72,6 +73,24 @@ def _common(function: Any) -> Any:
     return function
 
 
+def _on_shapes(function: Any) -> Any:
+    """Options of the commands that run a kernel on shapes."""
+    shape = click.option(
+        "--shape",
+        "shapes",
+        multiple=True,
+        metavar="NAME=128x512:TYPE",
+        help="An argument's shape, in place of an array.",
+    )
+    trips = click.option(
+        "--trips",
+        multiple=True,
+        metavar="[FILE.py:LINE=]N",
+        help="Iterations of the loop there whose bound only values tell; N alone is for all such loops.",
+    )
+    return shape(trips(function))
+
+
 @command.command("run")
 @click.argument("target", metavar="FILE.py:KERNEL")
 @_common
@@ -99,7 +118,7 @@ def run(
     if out is not None and inputs is not None and out.resolve() == inputs.resolve():
         raise click.UsageError(f"--out must be another file than --inputs, found {out} for both")
     changes = {"check": check, "strict": strict, "most_iterations": most_iterations}
-    launch, given = _launch(target, inputs, (), settings, chip, lnc, sdk, **changes)
+    launch, given = launched(target, inputs, (), settings, chip, lnc, sdk, **changes)
     found = named_arrays(launch.result) or {name: given[name] for name in launch.written if name in given}
     if out is not None:
         write_arrays(out, found)
@@ -114,13 +133,7 @@ def run(
 @command.command("disasm")
 @click.argument("target", metavar="FILE.py:KERNEL")
 @_common
-@click.option(
-    "--shape",
-    "shapes",
-    multiple=True,
-    metavar="NAME=128x512:TYPE",
-    help="An argument's shape, in place of an array.",
-)
+@_on_shapes
 @click.option("--json", "as_json", is_flag=True, help="The stream as JSON lines, for machines.")
 def disasm(
     target: str,
@@ -133,6 +146,7 @@ def disasm(
     strict: bool,
     most_iterations: int,
     sdk: str | None,
+    trips: tuple[str, ...],
     as_json: bool,
 ) -> None:
     """Print every instruction that a kernel issues: engine, tiles, attributes, loop position, source line.
@@ -143,8 +157,10 @@ def disasm(
     from twintrack.neuroncore.isa.stream import Stream
     from twintrack.neuroncore.isa.stream_file import to_lines
 
+    if trips and not shapes:
+        raise click.UsageError("--trips needs --shape: with arrays the values tell how often loops run")
     stream = Stream("")
-    launch, _ = _launch(
+    launch, _ = launched(
         target,
         inputs,
         shapes,
@@ -157,6 +173,7 @@ def disasm(
         most_iterations=most_iterations,
         sink=stream.keep,
         values=not shapes,
+        trip_counts=trip_counts(trips),
     )
     stream.chip = launch.cores[0].generation.chip
     for line in to_lines(stream) if as_json else disassemble(stream):
@@ -166,20 +183,16 @@ def disasm(
 @command.command("profile")
 @click.argument("target", metavar="FILE.py:KERNEL")
 @_common
-@click.option(
-    "--shape",
-    "shapes",
-    multiple=True,
-    metavar="NAME=128x512:TYPE",
-    help="An argument's shape, in place of an array.",
-)
+@_on_shapes
 @click.option(
     "--drop-reloads",
     is_flag=True,
     help="Leave out loads of what an earlier tile still holds, as the compiler is known to.",
 )
 @click.option(
-    "--out", type=click.Path(path_type=Path), help="A folder for profile.html, trace.json, profile.json."
+    "--out",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="A folder for profile.html, trace.json, profile.json.",
 )
 @click.option("--quick", is_flag=True, help="Do not time it again with one limit lifted at a time.")
 @click.option("--whole", is_flag=True, help="Trace every iteration of long nl.affine_range loops.")
@@ -195,6 +208,7 @@ def profile(
     strict: bool,
     most_iterations: int,
     sdk: str | None,
+    trips: tuple[str, ...],
     drop_reloads: bool,
     out: Path | None,
     quick: bool,
@@ -210,7 +224,8 @@ def profile(
     from twintrack.nki.files import running_kernel
 
     changes = {"check": check, "strict": strict, "most_iterations": most_iterations, "values": False}
-    kernel, options, given = _call(target, inputs, shapes, settings, chip, lnc, sdk, **changes)
+    changes["trip_counts"] = trip_counts(trips)
+    kernel, options, given = call_of(target, inputs, shapes, settings, chip, lnc, sdk, **changes)
     with running_kernel(target):
         found = run_profile(
             kernel,
@@ -236,7 +251,7 @@ def lint(files: tuple[Path, ...], sdk: str | None) -> None:
     from twintrack.errors import KernelError
     from twintrack.nki.lint.check import NEWEST
 
-    found = [finding for path in files for finding in _findings(path, sdk)]
+    found = [finding for path in files for finding in findings(path, sdk)]
     for finding in found:
         click.echo(str(finding))
     if found:
@@ -250,126 +265,11 @@ def lint(files: tuple[Path, ...], sdk: str | None) -> None:
     click.echo(f"{counted}: nothing that the NKI compiler of {sdk or NEWEST} is documented to refuse")
 
 
-def _findings(path: Path, sdk: str | None) -> Sequence[Finding]:
-    """Python that the compiler refuses and, where a version is named, names that it does not document."""
-    from twintrack.errors import UserError
-    from twintrack.nki.lint.check import NEWEST, check_source
-    from twintrack.nki.lint.names import undocumented_names
-
-    try:
-        source = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise UserError(
-            "a Python file", found=str(error), where=str(path), remedy="name a .py file"
-        ) from error
-    names = () if sdk is None else undocumented_names(source, str(path), sdk=sdk)
-    return sorted(
-        [*check_source(source, str(path), sdk=sdk or NEWEST), *names], key=lambda one: (one.line, one.column)
-    )
-
-
-def _launch(
-    target: str,
-    inputs: Path | None,
-    shapes: tuple[str, ...],
-    settings: tuple[str, ...],
-    chip: str | None,
-    lnc: str | None,
-    sdk: str | None,
-    **changes: Any,
-) -> tuple[Launch, dict[str, Any]]:
-    """Run a kernel; what it did, and the arguments that it was given."""
-    from twintrack.nki.files import running_kernel
-    from twintrack.nki.launch import launch
-
-    kernel, options, given = _call(target, inputs, shapes, settings, chip, lnc, sdk, **changes)
-    with running_kernel(target):
-        return launch(kernel.function, kernel.grid, (), given, options, kernel.schedule), given
-
-
-def _call(
-    target: str,
-    inputs: Path | None,
-    shapes: tuple[str, ...],
-    settings: tuple[str, ...],
-    chip: str | None,
-    lnc: str | None,
-    sdk: str | None,
-    **changes: Any,
-) -> tuple[Kernel, Options, dict[str, Any]]:
-    """A kernel on its grid, how it is run, and its arguments."""
-    from twintrack.nki.array_files import read_arrays
-    from twintrack.nki.arrays import Shape
-    from twintrack.nki.files import arguments_of, load_kernel, parse_shape
-    from twintrack.nki.kernel import Kernel
-
-    if sdk is not None:
-        _require_documented(Path(target.rpartition(":")[0]), sdk)
-    kernel = load_kernel(target)
-    options = _options(kernel, chip, **changes)
-    grid = kernel.grid if lnc is None else (int(lnc),) if lnc == "2" else ()
-    if lnc == "2" and options.generation.number < 3:
-        raise click.UsageError(f"--lnc 2 needs trn2 or newer, found {options.generation.chip}")
-    arrays: dict[str, Any] = {} if inputs is None else dict(read_arrays(inputs))
-    if not options.values:
-        arrays = {name: Shape(value.shape, value.dtype) for name, value in arrays.items()}
-        arrays.update(parse_shape(text) for text in shapes)
-    given = arguments_of(kernel.function, arrays, dict(_setting(text) for text in settings))
-    on_grid = Kernel(kernel.function, grid, kernel.chip, kernel.schedule)
-    return on_grid, options, given
-
-
-def _require_documented(path: Path, sdk: str) -> None:
-    from twintrack.errors import KernelError
-
-    found = _findings(path, sdk) if path.is_file() else ()
-    if found:
-        first = found[0]
-        more = f"; {len(found) - 1} more: see twintrack kernel lint --sdk {sdk}" if len(found) > 1 else ""
-        raise KernelError(
-            first.rule.required,
-            found=first.found,
-            where=f"{path}:{first.line}",
-            remedy=f"{first.rule.remedy} [{first.rule.name}]{more}",
-        )
-
-
-def _options(kernel: Kernel, chip: str | None, *, check: str, strict: bool, **changes: Any) -> Options:
-    """How the kernel is run: on the chip that its decorator, ``--chip`` or the environment names, in this order."""
-    from dataclasses import replace
-
-    from twintrack.errors import KernelError
-    from twintrack.neuroncore.emulator.core import Checks
-    from twintrack.neuroncore.memory.generation import GENERATIONS
-    from twintrack.nki.kernel import options_from_environment
-
-    options = options_from_environment(chip=kernel.chip or chip)
-    if chip is not None and GENERATIONS[chip] is not options.generation:
-        raise KernelError(
-            f"--chip {options.generation.chip}, or none, for a kernel whose decorator names that chip",
-            found=f"--chip {chip}",
-            where=getattr(kernel, "__name__", "kernel"),
-            remedy="leave --chip out, or remove platform_target from the decorator",
-        )
-    if options.default_chip:
-        click.echo("chip: trn2, as neither --chip nor NEURON_PLATFORM_TARGET_OVERRIDE names one", err=True)
-    return replace(options, checks=Checks(check), strict=strict, **changes)
-
-
-def _setting(text: str) -> tuple[str, Any]:
-    name, separator, value = text.partition("=")
-    if not separator or not name:
-        raise click.UsageError(f"--set takes NAME=VALUE, found {text!r}")
-    try:
-        return name, json.loads(value)
-    except ValueError:
-        return name, value
-
-
 def _told(launch: Launch, check: str) -> list[str]:
     """What a launch did, in lines."""
     lines = [
-        f"core {core.program}: {core.count:,} instructions on {core.generation.chip}" for core in launch.cores
+        f"core {core.program}: {core.count:,} instruction{'' if core.count == 1 else 's'} on {core.generation.chip}"
+        for core in launch.cores
     ]
     for core, use in zip(launch.cores, launch.memory, strict=False):
         lines.append(

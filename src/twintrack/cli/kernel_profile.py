@@ -128,6 +128,7 @@ def profile_lines(profile: Profile) -> list[Any]:
     from rich.text import Text
 
     from twintrack.neuroncore.timing.binding import LIMIT_NAMES
+    from twintrack.neuroncore.timing.profile import counted
     from twintrack.neuroncore.timing.views import (
         error_text,
         help_table,
@@ -141,7 +142,8 @@ def profile_lines(profile: Profile) -> list[Any]:
     from twintrack.report.terminal import kinds_line, plain_text, terminal_table
 
     head = Text(
-        f"{plain_text(profile.kernel)}: {profile.where}, {profile.instructions:,} instructions", style="bold"
+        f"{plain_text(profile.kernel)}: {profile.where}, {counted(profile.instructions, 'instruction')}",
+        style="bold",
     )
     bound = Text("bound by ").append(LIMIT_NAMES[profile.binding.resource], style="bold")
     bound.append(f": {plain_text(profile.binding.why)}")

@@ -11,11 +11,13 @@ from twintrack.nki import collectives, isa, language, typing
 from twintrack.nki.arrays import Shape
 from twintrack.nki.installing import install, installed, uninstall
 from twintrack.nki.kernel import Kernel, jit, simulate
+from twintrack.nki.options import Options, options_from_environment
 from twintrack.nki.profiling import profile
 
 __all__ = [
     "Checks",
     "Kernel",
+    "Options",
     "Shape",
     "collectives",
     "install",
@@ -23,6 +25,7 @@ __all__ = [
     "isa",
     "jit",
     "language",
+    "options_from_environment",
     "profile",
     "simulate",
     "typing",

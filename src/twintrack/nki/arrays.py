@@ -10,10 +10,11 @@ tensor. Arguments that share memory otherwise may be read, but not written: the 
 
 from __future__ import annotations
 
+import operator
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, SupportsIndex
 
 import numpy as np
 import numpy.typing as npt
@@ -24,7 +25,7 @@ from twintrack.neuroncore.memory.storage import Storage
 from twintrack.nki.containers import mapped
 from twintrack.nki.tensor import NkiTensor
 
-__all__ = ["Argument", "Arrays", "Shape"]
+__all__ = ["Argument", "Arrays", "Shape", "shape_of"]
 
 Array = npt.NDArray[Any]
 _KEPT_BY_NEAREST = {"float64": "float32", "int64": "int32", "uint64": "uint32", "longdouble": "float32"}
@@ -35,12 +36,45 @@ class Shape:
     """An argument without values.
 
     Args:
-        dims: positive sizes.
+        dims: positive sizes, as a tuple or a list; ``()`` as of an array without dimensions.
         dtype: a name, a NumPy dtype or an ``nl`` type.
+
+    Raises:
+        KernelError: if the sizes are no such sequence, or NKI has no such type.
     """
 
     dims: tuple[int, ...]
     dtype: object = "float32"
+
+    def __post_init__(self) -> None:
+        sizes: object = self.dims
+        if not isinstance(sizes, tuple | list) or not all(map(_is_size, sizes)):
+            raise KernelError(
+                "sizes from 1 as a tuple of integers",
+                found=repr(sizes)[:80],
+                where="Shape",
+                remedy='write a shape such as Shape((128, 512), "bfloat16")',
+            )
+        object.__setattr__(self, "dims", tuple(operator.index(size) for size in sizes))
+        _dtype(self.dtype, "Shape")
+
+
+def shape_of(value: Array, name: str) -> Shape:
+    """The shape that stands for an array.
+
+    Args:
+        value: any.
+        name: of the argument, for messages.
+
+    Raises:
+        KernelError: for an array without elements or of a type that NKI does not have.
+    """
+    _not_empty(value.shape, name)
+    return Shape(value.shape, _dtype(value.dtype.newbyteorder("="), name))
+
+
+def _is_size(value: object) -> bool:
+    return isinstance(value, SupportsIndex) and not isinstance(value, bool) and operator.index(value) >= 1
 
 
 class Argument:
@@ -142,8 +176,7 @@ class Arrays:
                 where=name,
                 remedy="pass an array, or run without values",
             )
-        _not_empty(value.dims, name)
-        return Argument(None, tuple(value.dims), _dtype(value.dtype, name), name, None)
+        return Argument(None, value.dims or (1,), _dtype(value.dtype, name), name, None)
 
     def write_back(self) -> None:
         """Copy what the kernel wrote to arguments whose memory is not the caller's.

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from twintrack.errors import KernelError, UserError, nearest
-from twintrack.neuroncore.memory.dtypes import dtype_of
+from twintrack.neuroncore.memory.dtypes import DTYPES, dtype_of
 from twintrack.nki import isa, language
 from twintrack.nki.arrays import Shape
 from twintrack.nki.installing import installed
@@ -149,19 +149,27 @@ def parse_shape(text: str) -> tuple[str, Shape]:
     """
     name, separator, rest = text.partition("=")
     sizes, _, kind = rest.partition(":")
-    try:
-        dims = tuple(int(size) for size in sizes.split("x"))
-        dtype = dtype_of(kind or "float32")
-    except (ValueError, KeyError):
-        dims, dtype = (), dtype_of("float32")
-    if not separator or not name or not dims or any(size < 1 for size in dims):
+    dims = tuple(int(size) for size in sizes.split("x") if size.isdecimal())
+    if not separator or not name or len(dims) != sizes.count("x") + 1 or any(size < 1 for size in dims):
         raise UserError(
             "NAME=SIZExSIZE[:TYPE], such as a=128x512:bfloat16",
             found=repr(text),
             where="--shape",
             remedy="write sizes from 1 joined by x, and a type of nki.language",
         )
-    return name, Shape(dims, dtype)
+    try:
+        return name, Shape(dims, dtype_of(kind or "float32"))
+    except KeyError:
+        known = [one for one in DTYPES if "_x4" not in one]
+        hint = (
+            "NKI has no types of 64 bits; name a shorter one" if kind.endswith("64") else nearest(kind, known)
+        )
+        raise UserError(
+            f"a type among {', '.join(known)}",
+            found=repr(kind),
+            where=f"--shape {text}",
+            remedy=hint or "name one of them",
+        ) from None
 
 
 def arguments_of(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import math
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -18,6 +19,7 @@ from twintrack.neuroncore.isa.instruction import Instruction
 from twintrack.neuroncore.memory.buffer import MemoryRegion
 from twintrack.neuroncore.memory.capacity import MemoryUse, Spill, memory_use
 from twintrack.neuroncore.memory.generation import PSUM_BANK_BYTES, PSUM_BANKS
+from twintrack.nki.arguments import arrays_expected
 from twintrack.nki.arrays import Argument, Arrays
 from twintrack.nki.common_memory import arguments_in, refuse_writes, separate, tensors_in
 from twintrack.nki.containers import mapped
@@ -129,10 +131,14 @@ def launch_ranks(
             mine = held[core.rank]
             given = [_tensor(core, one, region) for one in mine.args]
             keyed = {key: _tensor(core, one, region) for key, one in mine.kwargs.items()}
-            return function(*given, **keyed)
+            if options.values:
+                return function(*given, **keyed)
+            with arrays_expected(mine.named):
+                return function(*given, **keyed)
 
     returned = machine.run(program)
     where = _where(function)
+    _require_loops(machine, options)
     for scheduler in schedulers:
         scheduler.finish(where)
     for search in hazards:
@@ -197,6 +203,29 @@ class _Taken:
             for at, value in enumerate(args)
         ]
         self.kwargs = {key: self.arrays.take(value, key) for key, value in kwargs.items()}
+        self.named = dict(zip(names, args, strict=False)) | kwargs
+        """Arguments by name, as they were given."""
+
+
+def _require_loops(machine: Machine, options: Options) -> None:
+    """Every key of ``trip_counts`` but that for all loops is a loop whose bound only values tell.
+
+    Raises:
+        KernelError: naming the key and the loops that there are; not where values are computed, which need no counts.
+    """
+    if options.values:
+        return
+    taken = {line: key for core in machine.cores for line, key in core.trips_taken.items()}
+    unused = sorted(key for key in options.trip_counts or {} if key and key not in taken.values())
+    if not unused:
+        return
+    lines = sorted(line.rpartition(os.sep)[2] for line in taken)
+    raise KernelError(
+        "iterations of loops that ran and whose bounds only values tell",
+        found=f"those of {', '.join(unused)}, where there is no such loop",
+        where="trip_counts",
+        remedy=f"the kernel has {', '.join(lines)}" if lines else "leave them out: the kernel has none",
+    )
 
 
 def _returned_alike(returned: Sequence[Any], where: str) -> None:

@@ -107,6 +107,8 @@ class Core:
         self.sink = sink
         self.observers = tuple(observers)
         self.trip_counts = trip_counts or {}
+        self.trips_taken: dict[str, str] = {}
+        """Loops whose bound no value told, by line, and the key of ``trip_counts`` that did."""
         self.most_iterations = most_iterations
         self.strict = strict
         self.program = program

@@ -174,12 +174,14 @@ def trip_count(core: Core, line: str, register: Register) -> int:
     del directory
     for key in (line, name, ""):
         if key in core.trip_counts:
+            core.trips_taken[line] = key
             return core.trip_counts[key]
+    given = f" and trip_counts has only {', '.join(core.trip_counts)}" if core.trip_counts else ""
     raise KernelError(
         "a known value of a register that decides control flow",
-        found=f"register {register.number} (made at {register.line}), loaded where values are not computed,",
+        found=f"register {register.number} (made at {register.line}), loaded where values are not computed{given},",
         where=line,
-        remedy=f"run with values, or give trip_counts={{'{name}': ...}}",
+        remedy=f"run with values, or give trip_counts={{'{name}': N}}, --trips {name}=N on the command line",
     )
 
 
