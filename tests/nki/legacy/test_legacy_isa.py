@@ -67,6 +67,18 @@ def test_gpsimd_takes_tiles_from_psum(function: str) -> None:
     assert np.array_equal(_run(body, data), _run(lambda tile: body(tile, nl.sbuf), data))
 
 
+def test_a_product_takes_transposes_where_they_lie() -> None:
+    """As the vendor's attention does in its backward; the Tensor Engine itself reads SBUF only."""
+    a, b = _RNG.random((48, 64), np.float32), _RNG.random((64, 40), np.float32)
+
+    def body(left: Any, right: Any) -> Any:
+        turned = nisa.nc_transpose(left)
+        assert turned.buffer is nl.psum
+        return nisa.nc_matmul(turned, nl.copy(right))
+
+    assert np.allclose(_run(body, a, b), a @ b)
+
+
 def test_numpys_functions_are_operators() -> None:
     data, column = _RNG.random((8, 6), np.float32), _RNG.random((8, 1), np.float32)
 

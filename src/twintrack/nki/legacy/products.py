@@ -14,7 +14,7 @@ from twintrack.nki.language import matrix
 from twintrack.nki.legacy.copies import reachable
 from twintrack.nki.legacy.grid import LoopIndex
 from twintrack.nki.legacy.masks import regions, whole
-from twintrack.nki.legacy.regions import fresh, kind_of, on_chip, over, undefined
+from twintrack.nki.legacy.regions import fresh, in_sbuf, kind_of, on_chip, over, undefined
 from twintrack.nki.legacy.tile import Tile
 
 __all__ = ["Product", "loop_reduce", "matmul", "nc_matmul"]
@@ -151,8 +151,8 @@ def nc_matmul(
         "perf_mode": "double_row" if mode == "double_row_gen3" else mode,
         "name": name,
     }
-    left = _whole(on_chip("nisa.nc_matmul", "stationary", stationary))
-    right = _whole(on_chip("nisa.nc_matmul", "moving", moving))
+    left = _whole(in_sbuf("nisa.nc_matmul", "stationary", stationary))
+    right = _whole(in_sbuf("nisa.nc_matmul", "moving", moving))
     return Tile.later(Product(left, right, options, mask))
 
 

@@ -61,9 +61,9 @@ def on_chip(function: str, name: str, value: Any) -> Tile:
 
 
 def in_sbuf(function: str, name: str, value: Any) -> Tile:
-    """The operand of an instruction of GpSimd, which cannot reach PSUM: a tile there is copied to SBUF first.
+    """The operand of an instruction of GpSimd or the Tensor Engine, which read SBUF only: copied there from PSUM.
 
-    Published kernels of this dialect hand such tiles over; its documentation does not say who copies them.
+    Published kernels of this dialect hand such tiles over.
 
     Raises:
         KernelError: if it is no tile in SBUF or PSUM.
