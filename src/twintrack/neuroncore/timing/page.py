@@ -165,8 +165,8 @@ def timeline_of(profile: Profile, most: int = MOST_SPANS) -> Tracks:
     note += "A thin line before a bar is the engine's wait for it."
     if traced is not None:
         note += (
-            f" It shows the part that was traced, {traced * 1e6:.4g} µs of {profile.seconds * 1e6:.4g} µs; the rest is "
-            "more iterations of the same."
+            f" It shows the part that was traced, {traced * 1e6:.4g} µs of {profile.seconds * 1e6:.4g} µs; "
+            "iterations that were left out are not drawn."
         )
     if stretch:
         count = sum(len(lane.spans) for lane in lanes)
