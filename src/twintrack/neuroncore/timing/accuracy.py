@@ -91,7 +91,7 @@ def _row(entry: Mapping[str, Any]) -> AccuracyRow:
 
 
 def error_of(kind: str, rows: Sequence[AccuracyRow] | None = None) -> Error | None:
-    """The error of a simulated time: the interval that the predicted rows of this kind span.
+    """The error of a simulated time: the interval that the rows of this kind span on which nothing was fitted.
 
     A row whose simulated figure is 10 % too high says that the truth may be ``1 - 1 / 1.1`` below a simulated time.
     Where a kind has fewer than two predicted rows, those of all kinds count, and the basis says so. A few rows that
