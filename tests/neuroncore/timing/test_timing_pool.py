@@ -41,54 +41,20 @@ def test_sharing_takes_exactly_the_earliest_free_time(requests):
     assert {at for at, free in enumerate(_free(pool, horizon)) if not free} == taken
 
 
-@given(REQUESTS)
-def test_taking_never_begins_before_it_is_ready_and_loses_no_time(requests):
-    pool = Pool()
-    total = 0
-    for ready, length in requests:
-        before = sum(not free for free in _free(pool, int(pool._end) + 1))
-        start = pool.take(ready, length)
-        total += length
-
-        assert start >= ready
-        assert sum(not free for free in _free(pool, int(pool._end) + 1)) == before + length
-    assert pool.busy == total
-
-
-@given(REQUESTS)
-def test_taking_begins_where_at_least_half_is_free(requests):
-    pool = Pool()
-    for ready, length in requests:
-        free = _free(pool, int(pool._end) + length + 500)
-        start = int(pool.take(ready, length))
-
-        run = next((at for at in range(length) if not free[start + at]), length)
-        assert run * 2 >= length
-
-
 def test_requests_in_order_stand_behind_each_other():
     pool = Pool()
 
-    assert [pool.take(0, 10) for _ in range(4)] == [0, 10, 20, 30]
-    assert pool.take(100, 10) == 100
-    assert pool.take(0, 10) == 40  # before what is ready late
-
-
-def test_gaps_shorter_than_the_shortest_are_not_kept():
-    pool = Pool(shortest=5)
-    pool.take(0, 10)
-    pool.take(14, 10)
-
-    assert pool.take(0, 2) == 24
-    assert pool.busy == 22
+    assert [pool.share(0, 10)[0] for _ in range(4)] == [0, 10, 20, 30]
+    assert pool.share(100, 10) == (100, 110)
+    assert pool.share(0, 10) == (40, 50)  # before what is ready late
 
 
 def test_old_gaps_are_forgotten_but_the_end_is_not():
     pool = Pool()
     for at in range(600):
-        pool.take(at * 10, 5)
+        pool.share(at * 10, 5)
 
-    late = pool.take(0, 5)
+    late, _ = pool.share(0, 5)
 
     assert late == pytest.approx((600 - 256) * 10 - 5, abs=10)
-    assert pool.take(0, 50) == 5995
+    assert pool.share(0, 5000)[1] > 5995

@@ -126,14 +126,6 @@ class Written:
             return 0
         return self.size if self._mask is None else int((~self._mask).sum()) * self._grain
 
-    def first_missing_anywhere(self) -> int:
-        """First byte never written; -1 where all were."""
-        if self.whole:
-            return -1
-        if self._mask is None:
-            return 0
-        return -1 if self._mask.all() else int(np.argmin(self._mask)) * self._grain
-
     def which(
         self, shape: Sequence[int], strides: Sequence[int], offset: int, itemsize: int
     ) -> npt.NDArray[np.bool_]:

@@ -12,10 +12,11 @@ import math
 from typing import NamedTuple
 
 from twintrack.neuroncore.isa.instruction import Instruction
+from twintrack.neuroncore.memory.buffer import Buffer
 from twintrack.neuroncore.memory.view import View
 from twintrack.neuroncore.timing.parameters import Parameters
 
-__all__ = ["Transfer", "transfer_of"]
+__all__ = ["Transfer", "spill_transfer", "transfer_of"]
 
 _PARTITIONS_PER_ENGINE = 8
 _DESCRIPTOR_BYTES = 65536
@@ -60,10 +61,21 @@ def transfer_of(ins: Instruction, p: Parameters) -> Transfer:
         share = p.dma_transpose_share if any(not v.storage.buffer.on_chip for v in ins_) else 0.5
     elif ins.opcode == "dma_compute":
         share = p.dma_compute_share
-    per_engine = math.ceil(rows / engines) if engines else 0
-    busy = per_engine * p.dma_row + total / max(1, engines) / (p.dma_rate * share)
     stores = bool(outs) and not outs[0].storage.buffer.on_chip
-    return Transfer(total, hbm, engines, busy, rows, stores)
+    return Transfer(total, hbm, engines, _engine_ns(rows, total, engines, p, share), rows, stores)
+
+
+def spill_transfer(buffer: Buffer, p: Parameters) -> Transfer:
+    """One way of a spilled tile, between SBUF and dense HBM."""
+    rows = buffer.shape[0] * math.ceil(buffer.partition_bytes / _DESCRIPTOR_BYTES)
+    engines = max(1, min(int(p.dma_engines), math.ceil(buffer.shape[0] / _PARTITIONS_PER_ENGINE)))
+    busy = _engine_ns(rows, buffer.bytes, engines, p)
+    return Transfer(buffer.bytes, buffer.bytes, engines, busy, rows, True)
+
+
+def _engine_ns(rows: int, size: int, engines: int, p: Parameters, share: float = 1.0) -> float:
+    """How long each engine is busy with its part of so many rows and bytes, at a share of the rate."""
+    return math.ceil(rows / engines) * p.dma_row + size / engines / (p.dma_rate * share)
 
 
 def _bytes(view: View) -> int:

@@ -48,29 +48,22 @@ def extended_profile(
 def _grown(profile: Profile, whole: Profile, less: Profile, missing: int) -> Profile:
     """The profile with so many more periods, each adding what the last traced one did."""
 
-    def more(value: float, full: float, short: float) -> float:
-        return value + missing * (full - short)
-
-    def whole_number(value: int, full: int, short: int) -> int:
+    def more(value: Any, full: Any, short: Any) -> Any:
         return value + missing * (full - short)
 
     def field(name: str) -> Any:
-        mine, full, short = (getattr(one, name) for one in (profile, whole, less))
-        return whole_number(mine, full, short) if isinstance(mine, int) else more(mine, full, short)
+        return more(*(getattr(one, name) for one in (profile, whole, less)))
 
     engines = {
         name: EngineUse(
             more(use.active_seconds, whole.engines[name].active_seconds, _active(less, name)),
             0.0,
-            whole_number(use.instructions, whole.engines[name].instructions, _count(less, name)),
+            more(use.instructions, whole.engines[name].instructions, _count(less, name)),
         )
         for name, use in profile.engines.items()
     }
     names = ("active_seconds", "transfers", "bytes", "descriptors")
-    moved = {
-        name: getattr(profile.dma, name) + missing * (getattr(whole.dma, name) - getattr(less.dma, name))
-        for name in names
-    }
+    moved = {name: more(*(getattr(one.dma, name) for one in (profile, whole, less))) for name in names}
     return replace(
         profile,
         seconds=field("seconds"),

@@ -254,9 +254,6 @@ def _demand(trace: Trace, loop: Loop, p: Parameters) -> float:
     """Seconds that the busiest resource needs for the last traced iteration."""
     start, end = loop.starts[-2], loop.starts[-1]
     busy: dict[object, float] = {}
-    ghz = dict(
-        zip(ENGINES, (p.tensor_ghz, p.vector_ghz, p.scalar_ghz, p.gpsimd_ghz, p.gpsimd_ghz), strict=True)
-    )
     for step in trace.steps[start:end]:
         work = step.work
         if isinstance(work, Transfer):
@@ -265,7 +262,7 @@ def _demand(trace: Trace, loop: Loop, p: Parameters) -> float:
             busy["queue", step.queue] = busy.get(("queue", step.queue), 0.0) + p.dma_issue
         else:
             name = ENGINES[step.engine]
-            busy[name] = busy.get(name, 0.0) + (work.cycles + work.fixed) / ghz[name]
+            busy[name] = busy.get(name, 0.0) + (work.cycles + work.fixed) / p.clocks[step.engine]
     return max(busy.values(), default=0.0) * 1e-9
 
 

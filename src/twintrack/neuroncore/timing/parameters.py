@@ -70,6 +70,11 @@ class Parameters:
     tensor_peak: float
     dma_peak: float
 
+    @property
+    def clocks(self) -> tuple[float, ...]:
+        """GHz of every engine, in the order of ``trace.ENGINES``; the sequencers that synchronise run with GpSimd."""
+        return self.tensor_ghz, self.vector_ghz, self.scalar_ghz, self.gpsimd_ghz, self.gpsimd_ghz
+
     def changed(self, **values: float) -> Parameters:
         """The same with other values, for sensitivities and what-if questions."""
         return replace(self, **values)  # type: ignore[arg-type]

@@ -14,32 +14,13 @@ _MOST_GAPS = 256
 
 
 class Pool:
-    """Time on one resource, in ns, as the gaps that are free in it.
+    """Time on one resource, in ns, as the gaps that are free in it."""
 
-    Args:
-        shortest: gaps below this length are not kept, as nothing fits into them.
-    """
-
-    def __init__(self, shortest: float = 0.0) -> None:
-        self._shortest = shortest
+    def __init__(self) -> None:
         self._gaps: list[tuple[float, float]] = []
         self._end = 0.0
         self.busy = 0.0
         """Time that was taken."""
-
-    def take(self, ready: float, length: float) -> float:
-        """Reserve ``length`` at the earliest time from ``ready``; when it begins.
-
-        A gap that holds half of it is taken too: who was given the time behind the gap would in truth begin a little
-        later, and what is missing is taken from the next gap instead, so that no time is used twice or lost.
-        """
-        for at in self._from(ready):
-            low, high = self._gaps[at]
-            start = max(low, ready)
-            if high - start >= length / 2:
-                return self.share(start, length)[0]
-        self.busy += length
-        return self._append(ready, length)
 
     def share(self, ready: float, length: float) -> tuple[float, float]:
         """Reserve ``length`` from ``ready`` on, in pieces where gaps are short; when it begins and ends.
@@ -77,13 +58,11 @@ class Pool:
 
     def _use(self, at: int, start: float, end: float) -> None:
         low, high = self._gaps[at]
-        self._gaps[at : at + 1] = [
-            gap for gap in ((low, start), (end, high)) if gap[1] - gap[0] > self._shortest
-        ]
+        self._gaps[at : at + 1] = [gap for gap in ((low, start), (end, high)) if gap[1] > gap[0]]
 
     def _append(self, ready: float, length: float) -> float:
         start = max(ready, self._end)
-        if start - self._end > self._shortest:
+        if start > self._end:
             self._gaps.append((self._end, start))
             if len(self._gaps) > _MOST_GAPS:
                 del self._gaps[0]

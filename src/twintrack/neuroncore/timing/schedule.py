@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from twintrack.neuroncore.memory.buffer import Buffer, MemoryRegion
 from twintrack.neuroncore.memory.generation import Generation
 from twintrack.neuroncore.timing.cost import Work
-from twintrack.neuroncore.timing.dma import Transfer
+from twintrack.neuroncore.timing.dma import Transfer, spill_transfer
 from twintrack.neuroncore.timing.parameters import Parameters
 from twintrack.neuroncore.timing.pool import Pool
 from twintrack.neuroncore.timing.ports import Ports
@@ -23,7 +23,7 @@ from twintrack.neuroncore.timing.regions import overlaps
 from twintrack.neuroncore.timing.rotation import predecessors
 from twintrack.neuroncore.timing.tensor_engine import TensorEngine
 from twintrack.neuroncore.timing.trace import ENGINES, Step, Trace
-from twintrack.neuroncore.timing.traffic import Reloads, spill_transfer, spilled_positions
+from twintrack.neuroncore.timing.traffic import Reloads, spilled_positions
 
 __all__ = ["DMA", "Span", "Timeline", "schedule"]
 
@@ -232,14 +232,9 @@ def _spill(state: _State, step: Step, done: float) -> None:
 
 
 def _spill_dma(state: _State, at: int, ready: float) -> float:
-    p = state.p
-    transfer = spill_transfer(state.trace.buffers[at], p)
-    share = transfer.engines / p.dma_engines
-    begin, last = state.engines.share(ready + p.dma_start, transfer.engine_ns * share)
-    end = max(last, begin + transfer.engine_ns) + p.dma_stagger
-    state.active.append((begin, end))
+    transfer = spill_transfer(state.trace.buffers[at], state.p)
     state.spill_bytes += transfer.bytes
-    return end
+    return _moved(state, transfer, ready, _DEFAULT_QUEUE)[2]
 
 
 def _ready(state: _State, step: Step) -> tuple[float, int, str]:
@@ -295,8 +290,7 @@ def _compute(state: _State, step: Step, ready: float, cause: int, reason: str) -
 
 def _duration(state: _State, engine: int, work: Work) -> float:
     p = state.p
-    ghz = (p.tensor_ghz, p.vector_ghz, p.scalar_ghz, p.gpsimd_ghz, p.gpsimd_ghz)[engine]
-    length = (work.cycles + work.fixed) / ghz
+    length = (work.cycles + work.fixed) / p.clocks[engine]
     if work.table and work.table != state.table:
         state.table = work.table
         length += p.scalar_table_load
@@ -304,10 +298,19 @@ def _duration(state: _State, engine: int, work: Work) -> float:
 
 
 def _dma(state: _State, step: Step, ready: float, cause: int, reason: str) -> tuple[Span, float]:
-    p = state.p
-    work: Any = step.work
-    transfer: Transfer = work
+    transfer: Any = step.work
     name = step.queue if step.queue != "unknown" else _DEFAULT_QUEUE
+    issued, begin, end = _moved(state, transfer, ready, name)
+    started = issued + state.p.dma_start
+    queued, shared = issued - ready, begin - started
+    if max(queued, shared) > 0:
+        cause, reason = _NOTHING, "queue" if queued > shared else "dma"
+    return Span(begin, end, cause, max(0.0, begin - state.p.dma_start - ready), reason), end
+
+
+def _moved(state: _State, transfer: Transfer, ready: float, name: str) -> tuple[float, float, float]:
+    """When a transfer is issued by a queue, when its first engine begins, and when its last one ends."""
+    p = state.p
     queue = state.queues.get(name)
     if queue is None:
         queue = state.queues[name] = Pool()
@@ -318,10 +321,7 @@ def _dma(state: _State, step: Step, ready: float, cause: int, reason: str) -> tu
     stagger = p.dma_stagger * (transfer.engines - 1) / (p.dma_engines - 1)
     end = max(last, begin + transfer.engine_ns) + stagger
     state.active.append((begin, end))
-    queued, shared = issued - ready, begin - issued - p.dma_start
-    if max(queued, shared) > 0:
-        cause, reason = _NOTHING, "queue" if queued > shared else "dma"
-    return Span(begin, end, cause, max(0.0, begin - p.dma_start - ready), reason), end
+    return issued, begin, end
 
 
 def _remember(state: _State, at: int, step: Step, end: float) -> None:

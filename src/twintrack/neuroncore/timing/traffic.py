@@ -9,29 +9,18 @@ the earlier tile is still there. An option, off by default: what is timed is the
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 
 from twintrack.neuroncore.memory.buffer import Buffer
-from twintrack.neuroncore.timing.dma import Transfer
-from twintrack.neuroncore.timing.parameters import Parameters
 from twintrack.neuroncore.timing.trace import Step, Trace
 
-__all__ = ["Reloads", "spill_transfer", "spilled_positions"]
+__all__ = ["Reloads", "spilled_positions"]
 
 
 def spilled_positions(trace: Trace, spilled: Iterable[Buffer]) -> frozenset[int]:
     """Positions in ``trace.buffers`` of tiles that do not fit."""
     wanted = {id(one) for one in spilled}
     return frozenset(at for at, one in enumerate(trace.buffers) if id(one) in wanted)
-
-
-def spill_transfer(buffer: Buffer, p: Parameters) -> Transfer:
-    """One way of a spilled tile."""
-    rows = buffer.shape[0]
-    engines = max(1, min(int(p.dma_engines), math.ceil(rows / 8)))
-    busy = math.ceil(rows / engines) * p.dma_row + buffer.bytes / engines / p.dma_rate
-    return Transfer(buffer.bytes, buffer.bytes, engines, busy, rows, True)
 
 
 class Reloads:
@@ -49,8 +38,6 @@ class Reloads:
         self._keys: dict[int, list[tuple[int, tuple[int, ...]]]] = {}
         self.dropped = 0
         """Loads that were dropped."""
-        self.bytes = 0
-        """Bytes of them."""
 
     def earlier(self, step: Step, gone: set[int]) -> int | None:
         """The region that already holds what a DMA would load, or ``None``; remembers the load.
@@ -76,7 +63,6 @@ class Reloads:
         found = self._held.get(key)
         if found is not None and found[1] not in gone and target.buffer != found[1]:
             self.dropped += 1
-            self.bytes += step.work.bytes  # type: ignore[union-attr]
             return found[0]
         self._forget(target.buffer)
         self._held[key] = (step.writes[0], target.buffer)
