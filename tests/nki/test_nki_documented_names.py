@@ -13,6 +13,7 @@ import inspect
 import pytest
 
 from twintrack.nki.documented import DocumentedName, Form, load
+from twintrack.nki.earlier import earlier_arguments
 
 NAMES = list(load().public("nki"))
 CALLABLE = [name for name in NAMES if name.newest.kind == "function"]
@@ -92,6 +93,15 @@ def test_every_documented_name_exists(entry):
 @pytest.mark.parametrize("entry", CALLABLE, ids=_path)
 def test_every_function_has_the_documented_parameters_and_defaults(entry):
     _assert_signature(inspect.signature(_object(entry)), entry.newest, _module_of(entry), entry.path)
+
+
+@pytest.mark.parametrize("entry", CALLABLE, ids=_path)
+def test_every_argument_that_any_of_these_versions_documents_is_taken(entry):
+    function = _object(entry)
+    taken = {*inspect.signature(function).parameters, *earlier_arguments(function)}
+    older = {p.name: form.versions for form in entry.forms for p in form.parameters or ()}
+
+    assert not {name: versions for name, versions in older.items() if name not in taken}
 
 
 @pytest.mark.parametrize("entry", CLASSES, ids=_path)

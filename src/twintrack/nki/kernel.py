@@ -16,6 +16,7 @@ from typing import Any
 
 from twintrack.errors import KernelError
 from twintrack.nki.context import is_running
+from twintrack.nki.earlier import also_took
 from twintrack.nki.launch import Launch, launch
 from twintrack.nki.options import Options, changed, options_from_environment
 from twintrack.nki.schedule import Edges, read_schedule
@@ -132,6 +133,13 @@ class Simulated:
         return Simulated(self.kernel, changed(base, **changes))
 
 
+def _as_func(make: Callable[..., Any], args: tuple[Any, ...], given: dict[str, Any]) -> Any:
+    """``func`` (until 2.29) is ``fn``; ``mode`` chose the framework, which is here seen from the arrays."""
+    given.pop("mode", None)
+    return make(*args, **({"fn": given.pop("func")} if "func" in given else {}), **given)
+
+
+@also_took(_as_func, "func", "mode")
 def jit(fn: Callable[..., Any] | None = None, **kwargs: Any) -> Any:
     """Make a kernel of a function; with or without arguments.
 

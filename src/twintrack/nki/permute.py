@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from twintrack.neuroncore.isa.instruction import Engine
 from twintrack.nki.context import current_core
+from twintrack.nki.earlier import also_took
 from twintrack.nki.exchange import Channels, ReplicaGroup, Tensors, exchange, group_of, tensors_of
 from twintrack.nki.isa.issue import author_error, issue, op_name
 from twintrack.nki.isa.registers import VirtualRegister
@@ -142,6 +143,18 @@ def collective_permute_implicit_reduce(
     issue(opcode, Engine.DMA, outs, (*left, *right), attributes, name)
 
 
+def _of_channels(rank_in: Callable[..., Any], args: tuple[Any, ...], given: dict[str, Any]) -> Any:
+    """``num_channels`` (2.28) is how many there are; a rank's place in the ring is the same on each."""
+    channels = given.pop("num_channels")
+    channel = args[2] if len(args) > 2 else given.get("channel_id", 0)
+    if not channel < channels:
+        raise author_error(
+            f"channel_id below num_channels ({channels})", f"{channel}", "count channels from 0"
+        )
+    return rank_in(*args, **given)
+
+
+@also_took(_of_channels, "num_channels")
 def collective_permute_implicit_current_processing_rank_id(
     iteration_id: int | VirtualRegister,
     replica_group: ReplicaGroup,

@@ -177,3 +177,52 @@ def test_blocks_in_psum_need_not_fit_together_unless_told_so() -> None:
     assert np.allclose(kernel(data), expected, rtol=1e-5)
     with pytest.raises(KernelError, match="live tiles in PSUM that fit its 8 banks"):
         simulate(kernel).with_options(strict=True)(data)
+
+
+def _addresses(kernel: Any) -> list[int]:
+    simulated = simulate(kernel)
+    simulated(np.ones((8, 4), np.float32))
+    assert simulated.last is not None
+    buffers = [one for one in simulated.last.cores[0].buffers if one.address is not None]
+    return [one.address[1] for one in buffers if one.address is not None]
+
+
+def test_a_body_traced_once_has_one_address_for_each_tile_it_makes() -> None:
+    """An address that the body of a loop counts up is that of its first iteration, as when the body was traced."""
+
+    @nki.jit
+    def kernel(a: Any) -> Any:
+        out = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)
+        free = 64
+
+        def tile() -> Any:
+            nonlocal free
+            made = nl.ndarray((8, 4), dtype=a.dtype, buffer=ncc.sbuf.mod_alloc(base_addr=free))
+            free += 16
+            return made
+
+        for _ in nl.sequential_range(3):
+            first, second = tile(), tile()
+            first[...] = nl.load(a)
+            for _ in nl.affine_range(2):
+                third = tile()
+                third[...] = nl.copy(first)
+            second[...] = nl.copy(third)
+            nl.store(out, second)
+        return out
+
+    assert _addresses(kernel) == [64, 80, 96, 96] * 3
+
+
+def test_an_unrolled_loop_has_the_addresses_that_it_computes() -> None:
+    @nki.jit
+    def kernel(a: Any) -> Any:
+        out = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)
+        for _ in nl.affine_range(2):
+            for j in nl.static_range(3):
+                tile = nl.ndarray((8, 4), dtype=a.dtype, buffer=ncc.sbuf.mod_alloc(base_addr=64 * j))
+                tile[...] = nl.load(a)
+                nl.store(out, tile)
+        return out
+
+    assert _addresses(kernel) == [0, 64, 128] * 2

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from twintrack.neuroncore.isa.instruction import Engine
+from twintrack.nki.earlier import also_took
 from twintrack.nki.isa.constants import dma_engine as _dma_engine
 from twintrack.nki.isa.constants import engine as _engine
 from twintrack.nki.isa.issue import NkiInstruction, author_error, choose, issue
@@ -39,6 +41,12 @@ def register_alloc(x: int | NkiTensor | None = None) -> VirtualRegister:
     return made
 
 
+def _immediate(move: Callable[..., Any], args: tuple[Any, ...], given: dict[str, Any]) -> Any:
+    """``imm`` (2.27 and 2.28) is ``src``."""
+    return move(*args, src=given.pop("imm"), **given)
+
+
+@also_took(_immediate, "imm")
 def register_move(dst: VirtualRegister, src: int | VirtualRegister) -> NkiInstruction:
     """``dst = src``.
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from inspect import signature
 from typing import Any
 
 from twintrack.neuroncore.isa.instruction import Engine
 from twintrack.neuroncore.memory.buffer import MemoryRegion
+from twintrack.nki.earlier import also_took
 from twintrack.nki.isa.constants import dge_mode as _dge
 from twintrack.nki.isa.constants import engine as _engine
 from twintrack.nki.isa.constants import oob_mode as _oob
@@ -19,7 +21,7 @@ from twintrack.nki.isa.issue import (
     op_name,
     tensor_of,
 )
-from twintrack.nki.tensor import NkiTensor
+from twintrack.nki.tensor import NkiTensor, to_dtype
 
 __all__ = [
     "dma_compute",
@@ -33,6 +35,25 @@ __all__ = [
 ]
 
 
+def _read_modify_write(copy: Callable[..., Any], args: tuple[Any, ...], given: dict[str, Any]) -> Any:
+    """``dst_rmw_op`` (2.27 and 2.28) adds to what is there, as ``dma_compute`` does since.
+
+    Indices that repeat were promised to be absent by ``unique_indices``. Who makes the descriptors changes no value.
+    """
+    op, unique = given.pop("dst_rmw_op", None), given.pop("unique_indices", True)
+    if op is None:
+        return copy(*args, **given)
+    bound = signature(copy).bind(*args, **given)
+    bound.apply_defaults()
+    dst, src, oob, name = (bound.arguments[each] for each in ("dst", "src", "oob_mode", "name"))
+    if oob is not _oob.error:
+        raise author_error(
+            "oob_mode.error for nki.isa.dma_copy with dst_rmw_op", f"{oob}", "check indices before"
+        )
+    return dma_compute(dst, [dst, src], op, unique_indices=unique, name=name)
+
+
+@also_took(_read_modify_write, "dst_rmw_op", "unique_indices")
 def dma_copy(
     dst: NkiTensor,
     src: NkiTensor,
@@ -151,6 +172,20 @@ def _same_tensor(first: NkiTensor, second: NkiTensor) -> bool:
     return one == other
 
 
+def _of_type(copy: Callable[..., Any], args: tuple[Any, ...], given: dict[str, Any]) -> Any:
+    """``dtype`` was documented until 2.26, and kernels written since pass it beside ``dst``: it is that of ``dst``."""
+    dtype = given.pop("dtype")
+    dst = args[0] if args else given.get("dst")
+    if dtype is not None and isinstance(dst, NkiTensor) and to_dtype(dtype) is not dst.dtype:
+        raise author_error(
+            f"no dtype, or that of dst ({dst.dtype}), for nki.isa.tensor_copy",
+            f"dtype={to_dtype(dtype)}",
+            "allocate dst of the type that you want",
+        )
+    return copy(*args, **given)
+
+
+@also_took(_of_type, "dtype")
 def tensor_copy(
     dst: NkiTensor, src: NkiTensor, engine: _engine = _engine.unknown, name: str | None = None
 ) -> NkiInstruction:

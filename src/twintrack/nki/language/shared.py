@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ from twintrack.neuroncore.memory.generation import PARTITIONS
 from twintrack.neuroncore.memory.storage import Storage
 from twintrack.nki import isa
 from twintrack.nki.context import current_core
+from twintrack.nki.earlier import also_took
 from twintrack.nki.isa.issue import author_error
 from twintrack.nki.language.tiles import on_chip, tile
 from twintrack.nki.tensor import NkiTensor, to_dtype
@@ -20,6 +23,17 @@ from twintrack.nki.tensor import NkiTensor, to_dtype
 __all__ = ["shared_constant", "shared_identity_matrix"]
 
 
+def _of_type(make: Callable[..., Any], args: tuple[Any, ...], given: dict[str, Any]) -> Any:
+    """``dtype`` (until 2.28) is the type that the constant is converted to."""
+    dtype = given.pop("dtype")
+    if dtype is None:
+        return make(*args, **given)
+    (constant,) = signature(make).bind(*args, **given).args
+    values = _read(constant) if isinstance(constant, str | Path) else np.asarray(constant)
+    return make(values.astype(to_dtype(dtype).stored))
+
+
+@also_took(_of_type, "dtype")
 def shared_constant(constant: Any) -> NkiTensor:
     """A tensor in shared HBM that holds constant data when the program is loaded; no instruction makes it.
 

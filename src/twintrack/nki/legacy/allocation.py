@@ -1,6 +1,8 @@
 """Direct allocation: where the tiles of a tensor lie, as ``nki.compiler.sbuf`` and ``nki.compiler.psum`` say.
 
-A placement is what ``buffer=`` takes. It is asked for the address of every tile by its block index.
+A placement is what ``buffer=`` takes. It is asked for the address of every tile by its block index. The compiler of
+2.26 traced the body of an affine or sequential loop once, so what a body makes lies at one address in all iterations,
+also where the kernel counts its next free address up as it goes.
 """
 
 from __future__ import annotations
@@ -9,14 +11,17 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+from twintrack.neuroncore.emulator.core import Core
+from twintrack.neuroncore.isa.instruction import LoopFrame
 from twintrack.neuroncore.memory.buffer import MemoryRegion
 from twintrack.neuroncore.memory.generation import PSUM_BANK_BYTES, PSUM_BANKS
 from twintrack.nki.isa.issue import author_error
 from twintrack.nki.tensor import NKIObject
 
-__all__ = ["Placement", "modulo"]
+__all__ = ["Placement", "Traced", "modulo"]
 
 Index = tuple[int, ...]
+_ONCE = frozenset({"affine", "sequential"})
 
 
 class Placement(NKIObject):
@@ -89,3 +94,48 @@ def modulo(base: int, tiles: Any, scale: int) -> Callable[[Index], int]:
         return base + place * scale
 
     return address
+
+
+class Traced:
+    """Addresses that bodies of loops were given when they were traced, on one core."""
+
+    def __init__(self) -> None:
+        self._loops: dict[Any, dict[int, int]] = {}
+        self._calls: dict[Any, int] = {}
+        self._addresses: dict[Any, tuple[int, int] | None] = {}
+
+    def address(
+        self, core: Core, index: Index, given: Callable[[], tuple[int, int] | None]
+    ) -> tuple[int, int] | None:
+        """The address of a tile: in a loop whose body is traced once, that of the first iteration.
+
+        Args:
+            core: whose kernel makes the tile.
+            index: of its block.
+            given: what the placement says now.
+        """
+        if all(frame.kind not in _ONCE for frame in core.loops):
+            return given()
+        author = core.author()
+        place = (author.f_code, author.f_lasti, index)
+        # one line may make several tiles in an iteration: they are told apart by their order
+        call = (place, tuple(core.loops))
+        turn = self._calls[call] = self._calls.get(call, 0) + 1
+        key = (place, turn, self._body(core))
+        if key not in self._addresses:
+            self._addresses[key] = given()
+        return self._addresses[key]
+
+    def _body(self, core: Core) -> tuple[tuple[int, int], ...]:
+        """Which body runs, the same in all iterations that were one when it was traced.
+
+        Loops are told apart by their order in the body around them.
+        """
+        around: tuple[LoopFrame, ...] = ()
+        found = []
+        for frame in core.loops:
+            met = self._loops.setdefault(around, {})
+            order = met.setdefault(frame.loop, len(met))
+            found.append((order, 0 if frame.kind in _ONCE else frame.iteration))
+            around = (*around, frame)
+        return tuple(found)

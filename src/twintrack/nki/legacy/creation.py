@@ -6,6 +6,7 @@ import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 from twintrack.neuroncore.memory.buffer import MemoryRegion
@@ -15,7 +16,7 @@ from twintrack.nki.context import current_core
 from twintrack.nki.isa.issue import author_error
 from twintrack.nki.language import creation, shared
 from twintrack.nki.language import random as current_random
-from twintrack.nki.legacy.allocation import Placement
+from twintrack.nki.legacy.allocation import Placement, Traced
 from twintrack.nki.legacy.blocks import Blocks, ParDim
 from twintrack.nki.legacy.regions import operand
 from twintrack.nki.legacy.tile import Tile, settle
@@ -35,6 +36,7 @@ __all__ = [
 ]
 
 _IGNORING = "nki.legacy ignores addresses"
+_TRACED = "nki.legacy addresses"
 
 
 @contextmanager
@@ -99,10 +101,11 @@ def ndarray(shape: Sequence[int], dtype: Any, *, buffer: Any = None, name: str =
         raise author_error("positive sizes", f"shape {list(sizes)}", "give each dimension a size from 1")
 
     def make(index: tuple[int, ...]) -> Tile:
-        address = None
-        if isinstance(placement, Placement) and not current_core().state.get(_IGNORING, False):
+        core, address = current_core(), None
+        if isinstance(placement, Placement) and not core.state.get(_IGNORING, False):
             size = math.prod(inner[1:]) * to_dtype(dtype).bytes
-            address = placement.address(index, inner[0], size)
+            traced: Traced = core.state.setdefault(_TRACED, Traced())
+            address = traced.address(core, index, partial(placement.address, index, inner[0], size))
         return Tile.of(creation.ndarray(inner, dtype, region, name, address))
 
     if not counts:
@@ -172,9 +175,7 @@ def rand(shape: Sequence[int], dtype: Any = DTYPES["float32"], *, buffer: Any = 
 def shared_constant(constant: Any, dtype: Any = None, **kwargs: Any) -> Tile:
     """A tensor in HBM that holds an array, known when the program is loaded; of this type where one is named."""
     _no_more("nl.shared_constant", kwargs)
-    if dtype is not None and not isinstance(constant, str):
-        constant = constant.astype(to_dtype(dtype).stored)
-    return Tile.of(shared.shared_constant(constant))
+    return Tile.of(shared.shared_constant(constant, dtype=dtype))  # type: ignore[call-arg]  # as until 2.28
 
 
 def shared_identity_matrix(n: int, dtype: Any = DTYPES["uint8"], **kwargs: Any) -> Tile:
