@@ -36,6 +36,8 @@ VALUES_LIMIT = 3.0
 TRACING_PAIRS = 15
 TRACING_LIMIT = 25.0
 TIMING_LIMIT = 50.0
+PARAMETERS = parameters_of("trn2")
+OPTIONS = replace(options_from_environment({}, chip="trn2"), values=False)
 Work = Callable[[], object]
 Case = tuple[str, Work, Work]
 
@@ -124,16 +126,14 @@ KERNELS: tuple[tuple[str, Any, tuple[Shape, ...]], ...] = (
 
 def traced(kernel: Any, shapes: tuple[Shape, ...]) -> int:
     """Run a kernel on shapes alone; how many instructions it issued."""
-    options = replace(options_from_environment(chip="trn2"), values=False)
-    return launch(kernel, (), shapes, {}, options).cores[0].count
+    return launch(kernel, (), shapes, {}, OPTIONS).cores[0].count
 
 
 def timed(kernel: Any, shapes: tuple[Shape, ...]) -> int:
     """Run it on shapes alone, keep what it issues and time that; how many instructions it issued."""
-    options = options_from_environment(chip="trn2")
-    trace = Trace(parameters_of("trn2"))
-    launch(kernel, (), shapes, {}, replace(options, values=False, sink=trace.keep))
-    schedule(trace, options.generation)
+    trace = Trace(PARAMETERS)
+    launch(kernel, (), shapes, {}, replace(OPTIONS, sink=trace.keep))
+    schedule(trace, OPTIONS.generation)
     return len(trace.steps)
 
 

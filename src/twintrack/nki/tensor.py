@@ -18,7 +18,7 @@ from twintrack.neuroncore.memory.view import Dynamic, View
 from twintrack.nki.objects import NKIObject
 from twintrack.nki.tensor_dynamic import columns_of, keeps_front, pattern_of, rows_of, selected, still_static
 from twintrack.nki.tensor_errors import tensor_error, to_dtype
-from twintrack.nki.tensor_index import DynamicSlice, index, plain_index, sliced
+from twintrack.nki.tensor_index import DynamicSlice, cut_name, index, plain_index, sliced
 from twintrack.nki.tensor_refusals import NoArray
 from twintrack.nki.tensor_shape import (
     merged_strides,
@@ -33,6 +33,9 @@ if TYPE_CHECKING:
     from types import EllipsisType
 
 __all__ = ["NKIObject", "NkiTensor", "tensor_error", "to_dtype"]
+
+_MOST_CUTS = 4096
+"""Slices of tiles of one form that are remembered."""
 
 
 class NkiTensor(NoArray, NKIObject):
@@ -134,8 +137,8 @@ class NkiTensor(NoArray, NKIObject):
         made.strides = strides
         made.offset = offset
         made.dynamic = dynamic
-        made._signature = None
-        made._array = None
+        made._signature = made._cuts = made._array = None
+        made._form = 0
         return made
 
     def __getitem__(self, key: int | slice | EllipsisType | DynamicSlice | tuple[Any, ...]) -> NkiTensor:
@@ -144,12 +147,21 @@ class NkiTensor(NoArray, NKIObject):
         Raises:
             KernelError: if an index leaves the tensor.
         """
-        plain = plain_index(self, key)
-        if plain is None or type(self) is not NkiTensor:
-            return self._view(*(index(self, key) if plain is None else plain))
+        cuts = self._cuts
+        if cuts is None:
+            return self._view(*(plain_index(self, key) or index(self, key)))
+        name = cut_name(key)
+        cut = cuts.get(name)
+        if cut is None:
+            plain = plain_index(self, key)
+            if plain is None or name is None:
+                return self._view(*(plain or index(self, key)))
+            cut = cuts.cut(self._view(*plain))
+            if len(cuts) < _MOST_CUTS:
+                cuts[name] = cut
         made = object.__new__(NkiTensor)  # as _view does, with one call less: slicing is frequent
         made.storage, made.dtype = self.storage, self.dtype
-        made.shape, made.strides, made.offset = plain
+        made.shape, made.strides, made.offset, made._form, made._cuts = cut
         made.dynamic = made._signature = made._array = None
         return made
 

@@ -18,7 +18,10 @@ from twintrack.nki.tensor_errors import tensor_error
 if TYPE_CHECKING:
     from twintrack.nki.tensor import NkiTensor
 
-__all__ = ["DynamicSlice", "index", "plain_index", "sliced"]
+__all__ = ["DynamicSlice", "cut_name", "index", "plain_index", "sliced"]
+
+
+_ENDS = frozenset({int, type(None)})
 
 
 class DynamicSlice(NamedTuple):
@@ -86,6 +89,35 @@ def index(tensor: View, key: Any) -> tuple[tuple[int, ...], tuple[int, ...], int
         if tuple(shape[:whole]) != sizes[:whole] or any(type(one) is not slice for one in keys[:whole]):
             raise _wrong(tensor, "the indirect dimension whole", "an index into it", "index it before")
     return tuple(shape), tuple(strides), offset, dynamic
+
+
+def cut_name(keys: Any) -> tuple[Any, ...] | None:
+    """What stands for plain indices in a dictionary, as slices cannot; ``None`` for all but integers and their slices.
+
+    Two are equal only where both select the same of any tensor.
+    """
+    if type(keys) is not tuple:
+        return None
+    found: list[Any] = []
+    for one in keys:
+        kind = type(one)
+        if kind is slice:
+            start, stop = one.start, one.stop
+            if one.step is not None:
+                return None
+            if start is None and stop is None:
+                found.append(None)
+                continue
+            if type(start) not in _ENDS or type(stop) not in _ENDS:
+                return None
+            found.append((start, stop))
+        elif kind is int:
+            found.append(one)
+        elif kind is DynamicSlice and type(one[0]) is int and type(one[1]) is int:
+            found.append((one[0], one[0] + one[1]))
+        else:
+            return None
+    return tuple(found)
 
 
 def plain_index(tensor: View, keys: Any) -> tuple[tuple[int, ...], tuple[int, ...], int] | None:

@@ -12,7 +12,7 @@ from twintrack.neuroncore.memory.storage import Storage
 from twintrack.neuroncore.memory.view import View
 from twintrack.neuroncore.timing.parameters import parameters_of
 from twintrack.neuroncore.timing.regions import overlaps
-from twintrack.neuroncore.timing.trace import Region, Step, Trace, _box
+from twintrack.neuroncore.timing.trace import Box, Region, Step, Trace, _box
 
 ROWS, COLUMNS = 16, 24
 BYTE = dtype_of("uint8")
@@ -62,7 +62,7 @@ def _expected(masks):
 )
 def test_boxes_overlap_where_masks_of_bytes_do(found, region):
     stride = 0 if region.on_chip else COLUMNS
-    trace = _trace([_buffer(region)], [Region(0, rows, columns, stride) for rows, columns in found])
+    trace = _trace([_buffer(region)], [Region(0, Box(rows, columns, stride, 0)) for rows, columns in found])
     masks = []
     for rows, columns in found:
         mask = np.zeros((ROWS, COLUMNS), bool)
@@ -93,7 +93,8 @@ def test_views_that_share_a_byte_overlap(found, region):
     buffer = _buffer(region)
     storage = Storage.empty(buffer, values=False)
     trace = _trace(
-        [buffer], [_box(View(storage, BYTE, shape, strides, offset), 0) for offset, shape, strides in found]
+        [buffer],
+        [Region(0, _box(View(storage, BYTE, shape, strides, offset))) for offset, shape, strides in found],
     )
     masks = []
     for offset, shape, strides in found:
@@ -112,23 +113,23 @@ def test_views_that_share_a_byte_overlap(found, region):
 def test_regions_of_other_buffers_never_overlap():
     trace = _trace(
         [_buffer(MemoryRegion.sbuf, 0), _buffer(MemoryRegion.sbuf, 1)],
-        [Region(0, (0, 4), (0, 4), 0), Region(1, (0, 4), (0, 4), 0)],
+        [Region(0, Box((0, 4), (0, 4), 0, 0)), Region(1, Box((0, 4), (0, 4), 0, 0))],
     )
 
     assert overlaps(trace) == [(0,), (1,)]
 
 
 def test_hbm_that_is_only_read_needs_no_order():
-    regions = [Region(0, (0, 4), (0, 8), 24), Region(0, (2, 6), (0, 8), 24)]
+    regions = [Region(0, Box((0, 4), (0, 8), 24, 0)), Region(0, Box((2, 6), (0, 8), 24, 0))]
 
     assert overlaps(_trace([_buffer(MemoryRegion.private_hbm)], regions, writes=())) == [(), ()]
 
 
 def test_rows_of_different_length_are_compared_by_the_bytes_between_their_ends():
     regions = [
-        Region(0, (0, 2), (0, 24), 24),
-        Region(0, (0, 1), (40, 60), 384),
-        Region(0, (0, 1), (48, 60), 384),
+        Region(0, Box((0, 2), (0, 24), 24, 0)),
+        Region(0, Box((0, 1), (40, 60), 384, 0)),
+        Region(0, Box((0, 1), (48, 60), 384, 0)),
     ]
 
     result = overlaps(_trace([_buffer(MemoryRegion.private_hbm)], regions))

@@ -18,7 +18,7 @@ def copied(trace, out, source):
     """The regions that a copy writes and reads."""
     trace.keep(0, Instruction("dma_copy", Engine.DMA, (out,), (source,), {}))
     step = trace.steps[-1]
-    return trace.regions[step.writes[0]], trace.regions[step.reads[0]]
+    return trace.regions[step.writes[0]].box, trace.regions[step.reads[0]].box
 
 
 def rows(storage, first, count, dynamic=None):

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from twintrack.neuroncore.memory.buffer import Buffer, MemoryRegion
 from twintrack.neuroncore.memory.dtypes import dtype_of
-from twintrack.neuroncore.timing.trace import Region, Step, Trace
+from twintrack.neuroncore.timing.trace import Box, Region, Step, Trace
 from twintrack.nki import isa as nisa
 from twintrack.nki import language as nl
 from twintrack.nki.kernel import options_from_environment
@@ -41,8 +41,9 @@ def trace_of(parameters, buffers, regions, steps):
     """A trace of steps ``(engine, work, reads, writes, after)`` over regions ``(buffer, first, last byte)``."""
     trace = Trace(parameters)
     trace.buffers = list(buffers)
-    trace.regions = [Region(buffer, (0, 128), (low, high), 0) for buffer, low, high in regions]
-    trace.region_bytes = [128 * (high - low) for _, low, high in regions]
+    trace.regions = [
+        Region(buffer, Box((0, 128), (low, high), 0, 128 * (high - low))) for buffer, low, high in regions
+    ]
     for number, (engine, work, reads, writes, after) in enumerate(steps):
         trace.steps.append(
             Step(engine, work, tuple(reads), tuple(writes), "made", 0, number, list(after), "", 0, ())

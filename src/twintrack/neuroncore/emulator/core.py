@@ -25,7 +25,7 @@ from twintrack.neuroncore.memory.buffer import Buffer, MemoryRegion, Owner
 from twintrack.neuroncore.memory.dtypes import DType
 from twintrack.neuroncore.memory.generation import PARTITIONS, Generation
 from twintrack.neuroncore.memory.storage import Storage
-from twintrack.neuroncore.memory.view import View
+from twintrack.neuroncore.memory.view import Cut, Cuts, View
 
 if TYPE_CHECKING:
     from twintrack.neuroncore.emulator.machine import Machine
@@ -138,6 +138,8 @@ class Core:
         """The launch that it belongs to, with the other cores."""
         self._inside = inside
         self._ours: dict[str, bool] = {}
+        self._tiles: dict[Any, Cut] = {}
+        self._forms: dict[tuple[Any, ...], int] = {}
         self._kinds: dict[Any, int] = {}
         self._next_kind = 0
         self.registers_made = 0
@@ -182,6 +184,17 @@ class Core:
         if address is not None:
             self.placed.append(storage)
         return storage
+
+    def lay(self, tile: View) -> None:
+        """Let a whole tile share what is remembered of tiles of its form."""
+        buffer = tile.storage.buffer
+        form = (buffer.region, tile.dtype, tile.shape, buffer.address)
+        cut = self._tiles.get(form)
+        if cut is None:
+            if len(self._tiles) >= _MOST_REMEMBERED:
+                self._tiles.clear()
+            cut = self._tiles[form] = Cuts(self._forms).cut(tile)
+        tile.shape, tile.strides, tile.offset, tile._form, tile._cuts = cut
 
     def _empty(self, buffer: Buffer) -> Storage:
         return Storage.empty(buffer, values=self.values, precise=self.precise)
@@ -255,32 +268,40 @@ class Core:
 
     # what the kernel does
 
-    def author(self) -> FrameType:
-        """The innermost frame of the kernel author's code."""
-        frame: FrameType | None = sys._getframe(1)
+    def author(self, inside: int = 0) -> FrameType:
+        """The innermost frame of the kernel author's code.
+
+        Args:
+            inside: callers of the caller that are known to be no code of the author.
+        """
+        frame: FrameType | None = sys._getframe(1 + inside)
         ours = self._ours
         outermost = frame
         while frame is not None:
             module = frame.f_globals.get("__name__", "")
-            inside = ours.get(module)
-            if inside is None:
-                inside = ours[module] = str(module).startswith(self._inside)
-            if not inside:
+            mine = ours.get(module)
+            if mine is None:
+                mine = ours[module] = str(module).startswith(self._inside)
+            if not mine:
                 return frame
             outermost = frame
             frame = frame.f_back
         assert outermost is not None  # noqa: S101 - a call always has a frame
         return outermost
 
-    def issue(self, ins: Instruction) -> Instruction:
+    def issue(self, ins: Instruction, inside: int = 0) -> Instruction:
         """Check an instruction and carry it out.
+
+        Args:
+            ins: the instruction.
+            inside: callers that are known to be no code of the author, from the innermost.
 
         Raises:
             KernelError: if it breaks a rule, reads what was never written, or leaves a buffer.
         """
         ins.number = self.count
         self.count += 1
-        frame = self.author()
+        frame = self.author(inside + 1)
         ins.code = frame.f_code
         ins.lineno = frame.f_lineno
         if self.loops:
@@ -311,7 +332,7 @@ class Core:
         key = (
             ins.opcode,  # which also says how many of the operands are written
             ins.engine,
-            *[None if view is None else view._signature or view.signature for view in views],
+            *[None if view is None else view._form or view._signature or view.signature for view in views],
             *ins.attributes.values(),
         )
         kinds = self._kinds

@@ -19,7 +19,7 @@ from twintrack.neuroncore.memory.generation import PSUM_BANK_BYTES
 from twintrack.neuroncore.memory.storage import Storage
 from twintrack.neuroncore.memory.written import Pattern, pattern_of
 
-__all__ = ["Dynamic", "View"]
+__all__ = ["Cut", "Cuts", "Dynamic", "View"]
 
 Array = npt.NDArray[Any]
 _PSUM = MemoryRegion.psum
@@ -46,6 +46,37 @@ class Dynamic(NamedTuple):
         return self.kind, self.dim, self.stride, self.limit, index
 
 
+class Cut(NamedTuple):
+    """How a view of a tile lies, wherever the tile is: loops make tiles of one form and cut them alike."""
+
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    offset: int
+    form: int
+    """A number for its signature, from 1."""
+    cuts: Cuts
+    """Those of this one."""
+
+
+class Cuts(dict[Any, Cut]):
+    """What is remembered of slices of views that lie alike, by what selects them.
+
+    Args:
+        forms: numbers of the signatures of views on a core, which are compared faster than signatures are.
+    """
+
+    __slots__ = ("forms",)
+
+    def __init__(self, forms: dict[tuple[Any, ...], int]) -> None:
+        super().__init__()
+        self.forms = forms
+
+    def cut(self, view: View) -> Cut:
+        """How a view lies."""
+        form = self.forms.setdefault(view.signature, len(self.forms) + 1)
+        return Cut(view.shape, view.strides, view.offset, form, Cuts(self.forms))
+
+
 class View:
     """Where an instruction reads or writes. Immutable.
 
@@ -58,7 +89,18 @@ class View:
         dynamic: what is added to the offset at run time.
     """
 
-    __slots__ = ("_array", "_signature", "dtype", "dynamic", "offset", "shape", "storage", "strides")
+    __slots__ = (
+        "_array",
+        "_cuts",
+        "_form",
+        "_signature",
+        "dtype",
+        "dynamic",
+        "offset",
+        "shape",
+        "storage",
+        "strides",
+    )
 
     def __init__(
         self,
@@ -76,6 +118,10 @@ class View:
         self.offset = offset
         self.dynamic = dynamic
         self._signature: tuple[Any, ...] | None = None
+        self._form = 0
+        """A number for its signature on its core, from 1; 0 where it was not given one."""
+        self._cuts: Cuts | None = None
+        """What is remembered of slices of it; shared by all views that lie alike."""
         self._array: Array | None = None
 
     @property

@@ -68,8 +68,8 @@ def bytes_of(timelines: Sequence[Timeline]) -> tuple[int, int, int]:
     for one in timelines:
         trace = one.trace
         sizes = [
-            size if trace.buffers[region.buffer].region.value == "sbuf" else 0
-            for region, size in zip(trace.regions, trace.region_bytes, strict=True)
+            region.box.bytes if trace.buffers[region.buffer].region.value == "sbuf" else 0
+            for region in trace.regions
         ]
         read += one.spill_bytes // 2
         written += one.spill_bytes // 2

@@ -160,14 +160,14 @@ def _moves(trace: Trace, before: Sequence[Step], after: Sequence[Step]) -> list[
 
 
 def _moved(trace: Trace, first: int, second: int) -> int | None:
-    a, b = trace.regions[first], trace.regions[second]
+    (one, a), (other, b) = trace.regions[first], trace.regions[second]
     if a.rows[1] >= _ANYWHERE or b.rows[1] >= _ANYWHERE or a.stride != b.stride:
         return None
     size = (a.rows[1] - a.rows[0], a.columns[1] - a.columns[0])
     if size != (b.rows[1] - b.rows[0], b.columns[1] - b.columns[0]):
         return None
-    if a.buffer != b.buffer:
-        mine, theirs = trace.buffers[a.buffer], trace.buffers[b.buffer]
+    if one != other:
+        mine, theirs = trace.buffers[one], trace.buffers[other]
         alike = (mine.region, mine.shape, mine.dtype, mine.lineno) == (
             theirs.region, theirs.shape, theirs.dtype, theirs.lineno,
         )  # fmt: skip
@@ -278,5 +278,4 @@ def without(trace: Trace, loop: Loop, count: int) -> Trace:
     shorter = Trace(trace.parameters)
     shorter.steps = [*trace.steps[:start], *trace.steps[end:]]
     shorter.regions, shorter.buffers, shorter.lines = trace.regions, trace.buffers, trace.lines
-    shorter.region_bytes = trace.region_bytes
     return shorter

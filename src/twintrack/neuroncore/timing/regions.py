@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from twintrack.neuroncore.timing.trace import Region, Trace
+from twintrack.neuroncore.timing.trace import Box, Trace
 
 __all__ = ["overlaps"]
 
@@ -24,12 +24,9 @@ def overlaps(trace: Trace) -> list[tuple[int, ...]]:
     same region.
     """
     read, written = trace.touched()
-    members: dict[int, list[int]] = {}
-    for at, region in enumerate(trace.regions):
-        members.setdefault(region.buffer, []).append(at)
     found: list[tuple[int, ...]] = [()] * len(trace.regions)
     known: dict[tuple[Any, ...], list[list[int]]] = {}
-    for buffer, regions in members.items():
+    for buffer, regions in enumerate(trace.members()):
         on_chip = trace.buffers[buffer].on_chip
         if not on_chip and buffer not in written:
             continue
@@ -37,25 +34,34 @@ def overlaps(trace: Trace) -> list[tuple[int, ...]]:
             for at in regions:
                 found[at] = (at,)
             continue
-        boxes = tuple([trace.regions[at][1:] for at in regions])
-        others = known.get(boxes)  # tiles that a loop makes are cut alike
+        boxes = [trace.regions[at].box for at in regions]
+        form = tuple(
+            [id(box) for box in boxes]
+        )  # tiles that a loop makes are cut alike, and share their boxes
+        others = known.get(form)
         if others is None:
-            others = _others(trace.regions, regions)
+            others = _others(boxes)
+            if not any(others):
+                others = []
             if len(regions) <= _MOST_KNOWN:
-                known[boxes] = others
+                known[form] = others
+        if not others:
+            for at in regions:
+                found[at] = (at,)
+            continue
         for at, mine in zip(regions, others, strict=True):
             found[at] = (at, *[regions[one] for one in mine])
     return found
 
 
-def _others(regions: Sequence[Region], members: list[int]) -> list[list[int]]:
-    """Per member the positions of those that it overlaps, without itself.
+def _others(members: Sequence[Box]) -> list[list[int]]:
+    """Per box the positions of those that it overlaps, without itself.
 
     Every pair of boxes is compared, in blocks so that memory stays small.
     """
-    rows = np.array([regions[at].rows for at in members], np.int64)
-    columns = np.array([regions[at].columns for at in members], np.int64)
-    strides = np.array([regions[at].stride for at in members], np.int64)
+    rows = np.array([box.rows for box in members], np.int64)
+    columns = np.array([box.columns for box in members], np.int64)
+    strides = np.array([box.stride for box in members], np.int64)
     found: list[list[int]] = []
     block = max(1, _MOST_PAIRS // len(members))
     low = rows[:, 0] * strides + columns[:, 0]

@@ -84,15 +84,11 @@ class Timeline:
     """Loads that were left out because an earlier tile still holds the same."""
 
 
-class _Latest:
-    """The latest access to each of some regions or buffers: when others see it, by which engine, at which step."""
-
-    __slots__ = ("engine", "seen", "who")
-
-    def __init__(self, count: int) -> None:
-        self.seen = [0.0] * count
-        self.engine = [_NOBODY] * count
-        self.who = [_NOTHING] * count
+_Access = tuple[float, int, int]
+"""When others see an access, the engine that made it, and the position of its step."""
+_NEVER: _Access = (0.0, _NOBODY, _NOTHING)
+_record = tuple.__new__
+"""Makes a named tuple of a tuple without naming every field: there is one per instruction."""
 
 
 class _State:
@@ -107,9 +103,10 @@ class _State:
             ("replaced", generation.chip), lambda: predecessors(trace.buffers, generation)
         )
         count = len(trace.regions)
-        self.written = _Latest(count)
-        self.read = _Latest(count)
-        self.used = _Latest(len(trace.buffers))
+        self.written = [_NEVER] * count
+        """The latest write of each region; ``read`` likewise."""
+        self.read = [_NEVER] * count
+        self.members = trace.members()
         edges = any(step.after for step in trace.steps)
         self.positions = {step.number: at for at, step in enumerate(trace.steps)} if edges else {}
         self.placed = [False] * len(trace.buffers)
@@ -118,7 +115,6 @@ class _State:
         self.queues: dict[str, Pool] = {}
         self.engines = Pool()
         self.table = ""
-        self.ends: list[float] = []
         self.spans: list[Span] = []
         self.active: list[tuple[float, float]] = []
         self.ports = Ports(parameters)
@@ -174,17 +170,12 @@ def schedule(
             reached[step.meets] = max(ready, state.free[step.engine] if step.engine >= 0 else 0.0)
             if others.get(step.meets, 0.0) > ready:
                 ready, cause, reason = others[step.meets], _NOTHING, "barrier"
-        if step.engine == DMA:
-            span, done = _dma(state, step, ready, cause, reason)
-        else:
-            span = _compute(state, step, ready, cause, reason)
-            done = span.end
+        span = (_dma if step.engine == DMA else _compute)(state, step, ready, cause, reason)
         state.spans.append(span)
-        state.ends.append(done)
-        _remember(state, at, step, done)
+        _remember(state, at, step, span.end)
         if state.spilled:
-            _spill(state, step, done)
-    end = max(state.ends, default=0.0)
+            _spill(state, step, span.end)
+    end = max([span.end for span in state.spans], default=0.0)
     return Timeline(
         trace,
         state.spans,
@@ -204,11 +195,9 @@ def _dropped(state: _State, reloads: Reloads, step: Step) -> bool:
     if earlier is None:
         return False
     region, written = step.writes[0], state.written
-    written.seen[region] = written.seen[earlier]
-    written.engine[region], written.who[region] = written.engine[earlier], written.who[earlier]
-    then = max(0.0, written.seen[earlier] - state.p.dma_completion)
+    written[region] = written[earlier]
+    then = max(0.0, written[earlier][0] - state.p.dma_completion)
     state.spans.append(Span(then, then, _NOTHING, 0.0, "dropped"))
-    state.ends.append(then)
     state.placed[state.region_buffer[region]] = True
     return True
 
@@ -245,28 +234,32 @@ def _ready(state: _State, step: Step) -> tuple[float, int, str]:
     overlap, written, read = state.overlap, state.written, state.read
     mine = step.engine
     ready, cause, reason = 0.0, _NOTHING, "data"
-    seen, engine = written.seen, written.engine
     for region in step.reads:
         for other in overlap[region]:
-            if seen[other] > ready and engine[other] != mine:
-                ready, cause = seen[other], written.who[other]
+            last = written[other]
+            if last[0] > ready and last[1] != mine:
+                ready, _, cause = last
     for region in step.writes:
         for other in overlap[region]:
-            if seen[other] > ready and engine[other] != mine:
-                ready, cause = seen[other], written.who[other]
-            if read.seen[other] > ready and read.engine[other] != mine:
-                ready, cause = read.seen[other], read.who[other]
+            last = written[other]
+            if last[0] > ready and last[1] != mine:
+                ready, _, cause = last
+            last = read[other]
+            if last[0] > ready and last[1] != mine:
+                ready, _, cause = last
         buffer = state.region_buffer[region]
         if not state.placed[buffer]:
             state.placed[buffer] = True
             for dead in state.replaced.get(buffer, ()):
                 state.gone.add(dead)
-                if state.used.seen[dead] > ready and state.used.engine[dead] != mine:
-                    ready, cause, reason = state.used.seen[dead], state.used.who[dead], "place"
+                last = _last_use(state, dead)
+                if last[0] > ready and last[1] != mine:
+                    ready, _, cause = last
+                    reason = "place"
     for number in step.after:
         at = state.positions.get(number)
-        if at is not None and state.ends[at] + state.p.semaphore > ready:
-            ready, cause, reason = state.ends[at] + state.p.semaphore, at, "data"
+        if at is not None and state.spans[at].end + state.p.semaphore > ready:
+            ready, cause, reason = state.spans[at].end + state.p.semaphore, at, "data"
     return ready, cause, reason
 
 
@@ -284,8 +277,9 @@ def _compute(state: _State, step: Step, ready: float, cause: int, reason: str) -
             reason, cause = "engine", _NOTHING  # another engine has a port that both share
         end = start + length
         state.free[engine] = end
-    waited = max(0.0, start - free)
-    return Span(start, end, cause if waited > 0 else _NOTHING, waited, reason if waited > 0 else "engine")
+    if start > free:
+        return _record(Span, (start, end, cause, start - free, reason))
+    return _record(Span, (start, end, _NOTHING, 0.0, "engine"))
 
 
 def _duration(state: _State, engine: int, work: Work) -> float:
@@ -297,7 +291,7 @@ def _duration(state: _State, engine: int, work: Work) -> float:
     return length
 
 
-def _dma(state: _State, step: Step, ready: float, cause: int, reason: str) -> tuple[Span, float]:
+def _dma(state: _State, step: Step, ready: float, cause: int, reason: str) -> Span:
     transfer: Any = step.work
     name = step.queue if step.queue != "unknown" else _DEFAULT_QUEUE
     issued, begin, end = _moved(state, transfer, ready, name)
@@ -305,7 +299,7 @@ def _dma(state: _State, step: Step, ready: float, cause: int, reason: str) -> tu
     queued, shared = issued - ready, begin - started
     if max(queued, shared) > 0:
         cause, reason = _NOTHING, "queue" if queued > shared else "dma"
-    return Span(begin, end, cause, max(0.0, begin - state.p.dma_start - ready), reason), end
+    return Span(begin, end, cause, max(0.0, begin - state.p.dma_start - ready), reason)
 
 
 def _moved(state: _State, transfer: Transfer, ready: float, name: str) -> tuple[float, float, float]:
@@ -326,18 +320,27 @@ def _moved(state: _State, transfer: Transfer, ready: float, name: str) -> tuple[
 
 def _remember(state: _State, at: int, step: Step, end: float) -> None:
     """Note when others see what the step read and wrote."""
-    engine = step.engine
-    seen = end + (state.p.dma_completion if engine == DMA else state.p.semaphore)
+    engine, delay = step.engine, state.p.semaphore
     if engine == DMA:
-        engine = _ANY_DMA
-    region_buffer, used = state.region_buffer, state.used
-    for latest, regions in ((state.read, step.reads), (state.written, step.writes)):
-        for region in regions:
-            if seen > latest.seen[region]:
-                latest.seen[region], latest.engine[region], latest.who[region] = seen, engine, at
-            buffer = region_buffer[region]
-            if seen > used.seen[buffer]:
-                used.seen[buffer], used.engine[buffer], used.who[buffer] = seen, engine, at
+        engine, delay = _ANY_DMA, state.p.dma_completion
+    seen = end + delay
+    now, read, written = (seen, engine, at), state.read, state.written
+    for region in step.reads:
+        if seen > read[region][0]:
+            read[region] = now
+    for region in step.writes:
+        if seen > written[region][0]:
+            written[region] = now
+
+
+def _last_use(state: _State, buffer: int) -> _Access:
+    """The latest access to any part of a buffer so far; of several at one time the first in the program."""
+    found = _NEVER
+    for at in state.members[buffer]:
+        for last in (state.read[at], state.written[at]):
+            if last[0] > found[0] or (last[0] == found[0] and last[2] < found[2]):
+                found = last
+    return found
 
 
 def _merged(stretches: list[tuple[float, float]]) -> list[tuple[float, float]]:

@@ -26,42 +26,43 @@ class TensorEngine:
 
     def __init__(self, parameters: Parameters) -> None:
         self._p = parameters
-        self._end = 0.0
+        self.free = 0.0
+        """When the last instruction ended."""
         self._cycle = 1 / parameters.tensor_ghz
-        self._limited = parameters.throttle_share < 1
+        self._fill = parameters.tensor_fill * self._cycle
+        self._throttles = self._limited = parameters.throttle_share < 1
         self._ramp = 0.0
         self._window: deque[tuple[float, float, float]] = deque()
         self._total = 0.0
         self.throttled_ns = 0.0
         """Time lost to the limit."""
 
-    @property
-    def free(self) -> float:
-        """When the last instruction ended."""
-        return self._end
-
     def run(self, ready: float, work: Work) -> tuple[float, float]:
         """Carry out an instruction whose operands are there at ``ready``: when it becomes active, and when it ends."""
-        p, cycle = self._p, self._cycle
-        begin = max(ready, self._end)
-        slow = self._slow(begin, idle=ready > self._end)
-        factor = 1 / p.throttle_share if slow else 1.0
-        filled = ready + p.tensor_fill * cycle * factor
-        start = max(self._end, filled)
+        cycle, free = self._cycle, self.free
+        idle = ready > free
+        begin = ready if idle else free
         length = (work.cycles + work.fixed) * cycle
-        end = start + length * factor
-        if slow:
-            self.throttled_ns += length * (factor - 1)
-        self._remember(begin, end, work.cycles * cycle * work.rows)
-        self._end = end
+        filled = ready + self._fill
+        if self._throttles:
+            if self._slow(begin, idle=idle):
+                factor = 1 / self._p.throttle_share
+                self.throttled_ns += length * (factor - 1)
+                filled = ready + self._fill * factor
+                length *= factor
+            end = (free if free > filled else filled) + length
+            fed = work.cycles * cycle * work.rows
+            self._window.append((begin, end, fed))
+            self._total += fed
+        else:
+            end = (free if free > filled else filled) + length
+        self.free = end
         return begin, end
 
     def _slow(self, now: float, *, idle: bool) -> bool:
         p = self._p
-        if p.throttle_share >= 1:
-            return False
         window = p.throttle_window
-        if idle and now - self._end >= window:
+        if idle and now - self.free >= window:
             self._limited, self._ramp = True, now
             return True
         used = self._used(now) / window
@@ -87,7 +88,3 @@ class TensorEngine:
         if begin < since:
             return self._total - work * (since - begin) / (end - begin)
         return self._total
-
-    def _remember(self, begin: float, end: float, work: float) -> None:
-        self._window.append((begin, end, work))
-        self._total += work

@@ -18,7 +18,7 @@ from twintrack.neuroncore.timing.cost import Work, work_of
 from twintrack.neuroncore.timing.dma import Transfer, transfer_of
 from twintrack.neuroncore.timing.parameters import Parameters
 
-__all__ = ["ENGINES", "Region", "Step", "Trace"]
+__all__ = ["ENGINES", "Box", "Region", "Step", "Trace"]
 
 ENGINES = ("tensor", "vector", "scalar", "gpsimd", "sync")
 """Engines with an in-order queue; DMAs have their own."""
@@ -26,25 +26,37 @@ _DMA = -1
 _NUMBER = {Engine(name): at for at, name in enumerate(ENGINES)}
 _PIPES = 1 << 32
 Result = TypeVar("Result")
-_step = tuple.__new__
-"""Makes a ``Step`` of a tuple without naming every field: there is one per instruction."""
+_record = tuple.__new__
+"""Makes a named tuple of a tuple without naming every field: there are some per instruction."""
 _SYNCHRONISE = frozenset({"core_barrier", "sendrecv"})
 
 
-class Region(NamedTuple):
-    """A part of a buffer that instructions touch, as a box.
+class Box(NamedTuple):
+    """Where a view lies in its buffer.
 
     Attributes:
-        buffer: position in ``Trace.buffers``.
         rows: first and one past the last row (partitions on chip; rows of ``stride`` bytes in HBM).
         columns: first and one past the last byte in a row.
         stride: bytes of a row in HBM; 0 on chip.
+        bytes: of the view's elements, without what lies between them.
     """
 
-    buffer: int
     rows: tuple[int, int]
     columns: tuple[int, int]
     stride: int
+    bytes: int
+
+
+class Region(NamedTuple):
+    """A part of a buffer that instructions touch.
+
+    Attributes:
+        buffer: position in ``Trace.buffers``.
+        box: the part; one object for all buffers of one size, which loops cut alike.
+    """
+
+    buffer: int
+    box: Box
 
 
 class Step(NamedTuple):
@@ -90,7 +102,7 @@ class _Kind(NamedTuple):
     accumulates: bool
     meets: bool
     special: bool
-    """Whether it touches more than its operands."""
+    """Whether it touches more than its operands and what it accumulates."""
 
 
 class Trace:
@@ -104,16 +116,14 @@ class Trace:
         self.parameters = parameters
         self.steps: list[Step] = []
         self.regions: list[Region] = []
-        self.region_bytes: list[int] = []
-        """Bytes of the elements of each region, without what lies between them."""
         self.buffers: list[Buffer] = []
         self.lines: list[str] = []
         self._buffer_numbers: dict[int, int] = {}
-        self._sizes: list[tuple[bool, int, int]] = []
-        """Per buffer whether it is on chip, bytes in a partition, bytes."""
         self._region_numbers: dict[Any, int] = {}
-        self._boxes: dict[Any, tuple[Region, int]] = {}
-        """A region like those of this place in buffers of this size, and its bytes: a loop's tiles are cut alike."""
+        self._boxes: dict[tuple[bool, int, int], dict[tuple[int, int], Box]] = {}
+        """For buffers of one size (on chip or not, bytes in a partition, bytes) a box per offset and pattern."""
+        self._boxes_of: list[dict[tuple[int, int], Box]] = []
+        """Those of each buffer."""
         self._line_numbers: dict[tuple[int, int], int] = {}
         self._codes: list[CodeType | None] = []
         """Code that was numbered; kept, so that its number stays its own."""
@@ -130,45 +140,43 @@ class Trace:
             kind = self._kind(ins)
         numbers = self._region_numbers
         reads: list[int] = []
-        for view, pattern in zip(ins.ins, kind.reads, strict=True):
+        for view, pattern in zip(ins.ins, kind.reads):  # noqa: B905 - of one kind, and done often
             if view is not None:
-                region = numbers.get((id(view.storage.buffer), view.offset, pattern))
-                reads.append(self._region(view, pattern) if region is None else region)
+                key = (id(view.storage.buffer), view.offset, pattern)
+                region = numbers.get(key)
+                reads.append(self._region(view, key) if region is None else region)
         writes: list[int] = []
-        for view, pattern in zip(ins.outs, kind.writes, strict=True):
+        for view, pattern in zip(ins.outs, kind.writes):  # noqa: B905 - likewise
             if view is not None:
-                region = numbers.get((id(view.storage.buffer), view.offset, pattern))
-                writes.append(self._region(view, pattern) if region is None else region)
+                key = (id(view.storage.buffer), view.offset, pattern)
+                region = numbers.get(key)
+                writes.append(self._region(view, key) if region is None else region)
         if kind.special:
-            self._special(ins, kind, reads, writes)
+            self._special(ins, reads, writes)
+        if kind.accumulates:
+            reads += writes
         line = self._line_numbers.get((id(ins.code), ins.lineno))
-        self.steps.append(
-            _step(
-                Step,
-                (
-                    kind.engine,
-                    kind.work,
-                    tuple(reads),
-                    tuple(writes),
-                    ins.opcode,
-                    self._line(ins) if line is None else line,
-                    ins.number,
-                    ins.after,
-                    kind.queue,
-                    self._meeting(ins.attributes.get("pipe_id")) if kind.meets else 0,
-                    ins.loop,
-                ),
-            )
+        step = (
+            kind.engine,
+            kind.work,
+            tuple(reads),
+            tuple(writes),
+            ins.opcode,
+            self._line(ins) if line is None else line,
+            ins.number,
+            ins.after,
+            kind.queue,
+            self._meeting(ins.attributes.get("pipe_id")) if kind.meets else 0,
+            ins.loop,
         )
+        self.steps.append(_record(Step, step))
 
-    def _special(self, ins: Instruction, kind: _Kind, reads: list[int], writes: list[int]) -> None:
+    def _special(self, ins: Instruction, reads: list[int], writes: list[int]) -> None:
         """What an instruction touches besides its operands."""
         for view in (*ins.outs, *ins.ins):
             if view is not None and view.dynamic is not None:
                 self._index(view, reads)
-        if kind.accumulates:
-            reads.extend(writes)
-        elif ins.opcode == "core_barrier":
+        if ins.opcode == "core_barrier":
             writes.extend(reads)  # what follows on the shared tensor waits for both cores
 
     def _kind(self, ins: Instruction) -> _Kind:
@@ -184,7 +192,7 @@ class Trace:
             tuple(self._pattern(view) for view in ins.outs),
             accumulates,
             ins.opcode in _SYNCHRONISE,
-            dynamic or accumulates or ins.opcode == "core_barrier",
+            dynamic or ins.opcode == "core_barrier",
         )
         self._kinds[ins.kind] = found
         return found
@@ -198,15 +206,27 @@ class Trace:
 
     def touched(self) -> tuple[set[int], set[int]]:
         """Buffers that are read, and buffers that are written."""
-        reads = {region for step in self.steps for region in step.reads}
-        writes = {region for step in self.steps for region in step.writes}
+        reads: set[int] = set().union(*[step.reads for step in self.steps])
+        writes: set[int] = set().union(*[step.writes for step in self.steps])
         return {self.regions[at].buffer for at in reads}, {self.regions[at].buffer for at in writes}
+
+    def members(self) -> list[list[int]]:
+        """The regions of each buffer."""
+
+        def made() -> list[list[int]]:
+            found: list[list[int]] = [[] for _ in self.buffers]
+            for at, region in enumerate(self.regions):
+                found[region[0]].append(at)
+            return found
+
+        return self.once("members", made)
 
     def _index(self, view: View, reads: list[int]) -> None:
         """The tensor that holds a dynamic address is read too."""
         if view.dynamic is not None and isinstance(view.dynamic.index, View):
             index = view.dynamic.index
-            reads.append(self._region(index, self._pattern(index)))
+            key = (id(index.storage.buffer), index.offset, self._pattern(index))
+            reads.append(self._region(index, key))
 
     def once(self, name: Hashable, make: Callable[[], Result]) -> Result:
         """What follows from the regions and buffers of the steps so far, made once for all timings of this trace.
@@ -236,48 +256,57 @@ class Trace:
             self._codes.append(ins.code)
         return found
 
-    def _region(self, view: View, pattern: int) -> int:
-        """The number of the region that a view covers, a new one where it is met first."""
-        buffer = view.storage.buffer
-        key = (id(buffer), view.offset, pattern)
+    def _region(self, view: View, key: tuple[int, int, int]) -> int:
+        """The number of the region that a view covers, a new one where it is met first.
+
+        Args:
+            view: of any buffer of the core.
+            key: its buffer's ``id``, its offset, and the number of its pattern.
+        """
         found = self._region_numbers.get(key)
         if found is None:
-            number = self._buffer_numbers.get(id(buffer))
+            number = self._buffer_numbers.get(key[0])
             if number is None:
-                number = self._buffer_numbers[id(buffer)] = len(self.buffers)
-                self.buffers.append(buffer)
-                self._sizes.append((buffer.on_chip, buffer.partition_bytes, buffer.bytes))
-            found = self._region_numbers[key] = len(self.regions)
-            like = (self._sizes[number], view.offset, pattern)
-            box = self._boxes.get(like)
+                number = self._buffer(view.storage.buffer)
+            boxes = self._boxes_of[number]
+            box = boxes.get(key[1:])
             if box is None:
-                box = self._boxes[like] = (_box(view, number), math.prod(view.shape) * view.dtype.bytes)
-            self.regions.append(Region(number, *box[0][1:]))
-            self.region_bytes.append(box[1])
+                box = boxes[key[1:]] = _box(view)
+            found = self._region_numbers[key] = len(self.regions)
+            self.regions.append(_record(Region, (number, box)))
         return found
 
+    def _buffer(self, buffer: Buffer) -> int:
+        """The number of a buffer that is met first."""
+        number = self._buffer_numbers[id(buffer)] = len(self.buffers)
+        self.buffers.append(buffer)
+        size = (buffer.on_chip, buffer.partition_bytes, buffer.bytes)
+        self._boxes_of.append(self._boxes.setdefault(size, {}))
+        return number
 
-def _box(view: View, number: int) -> Region:
+
+def _box(view: View) -> Box:
     size = view.dtype.bytes
     buffer = view.storage.buffer
+    total = math.prod(view.shape) * size
     if view.dynamic is not None:
-        return Region(number, (0, 1 << 30), (0, 1 << 40), 0)
+        return Box((0, 1 << 30), (0, 1 << 40), 0, total)
     span = sum((count - 1) * step for step, count in zip(view.strides[1:], view.shape[1:], strict=True)) + 1
     if buffer.on_chip:
         row = buffer.partition_bytes
         first = view.offset * size
         start = first // row if row else 0
         low = first % row if row else 0
-        return Region(number, (start, start + view.shape[0]), (low, low + span * size), 0)
+        return Box((start, start + view.shape[0]), (low, low + span * size), 0, total)
     stride = view.strides[0] * size if len(view.shape) > 1 and view.shape[0] > 1 else buffer.bytes
     if stride <= 0 or span * size > stride:
         last = view.offset + sum((c - 1) * s for c, s in zip(view.shape, view.strides, strict=True)) + 1
-        return Region(number, (0, 1), (view.offset * size, last * size), 0)
+        return Box((0, 1), (view.offset * size, last * size), 0, total)
     start = view.offset * size
     rows = view.shape[0] if len(view.shape) > 1 else 1
-    return Region(
-        number,
+    return Box(
         (start // stride, start // stride + rows),
         (start % stride, start % stride + span * size),
         stride,
+        total,
     )

@@ -58,7 +58,8 @@ class Reloads:
         ):
             self.wrote(step)
             return None
-        shape = (target.rows[1] - target.rows[0], *target.columns)
+        rows = target.box.rows
+        shape = (rows[1] - rows[0], *target.box.columns)
         key = (step.reads[0], shape)
         found = self._held.get(key)
         if found is not None and found[1] not in gone and target.buffer != found[1]:

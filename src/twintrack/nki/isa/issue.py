@@ -13,6 +13,9 @@ from twintrack.nki.tensor import NKIObject, NkiTensor
 
 __all__ = ["NkiInstruction", "author_error", "choose", "issue", "number_or_tensor", "op_name", "tensor_of"]
 
+_FRAMES = 2
+"""Calls from an author's line to an instruction at least: of the function of ``nki.isa``, and of ``issue``."""
+
 
 class NkiInstruction(NKIObject):
     """Handle of an issued instruction.
@@ -92,11 +95,14 @@ def issue(
     Raises:
         KernelError: if an operand is no tensor, or the instruction breaks a rule.
     """
-    for view in outs + ins:
-        if view is not None and not isinstance(view, NkiTensor):
-            raise _no_tensor(opcode, view)
     record = Instruction(opcode, where, outs, ins, attributes, name, registers)
-    current_core().issue(record)
+    try:
+        current_core().issue(record, _FRAMES)
+    except AttributeError:  # looked for only then: nearly all operands are tensors
+        for view in outs + ins:
+            if view is not None and not isinstance(view, NkiTensor):
+                raise _no_tensor(opcode, view) from None
+        raise
     return NkiInstruction(record)
 
 

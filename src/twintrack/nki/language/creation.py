@@ -48,14 +48,12 @@ def ndarray(
         raise _wrong("an address in SBUF or PSUM", f"{address} in {region.value}", "leave address out")
     storage = core.allocate(sizes, kind, region, name=name or "", address=address)
     made = object.__new__(NkiTensor)
-    made.storage = storage
-    made.dtype = kind
-    made.shape = sizes
-    made.strides = storage.buffer.strides
-    made.offset = 0
-    made.dynamic = None
-    made._signature = None
-    made._array = None
+    made.storage, made.dtype = storage, kind
+    made.shape, made.strides, made.offset = sizes, storage.buffer.strides, 0
+    made.dynamic = made._signature = made._cuts = made._array = None
+    made._form = 0
+    if region.on_chip:
+        core.lay(made)
     return made
 
 

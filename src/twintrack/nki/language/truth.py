@@ -38,8 +38,8 @@ class Truth(NkiTensor):
         made.strides = tile.strides
         made.offset = tile.offset
         made.dynamic = tile.dynamic
-        made._signature = None
-        made._array = None
+        made._signature = made._cuts = made._array = None
+        made._form = 0
         return made
 
     def __bool__(self) -> bool:

@@ -70,7 +70,8 @@ class Tile(NkiTensor):
     def _take(self, tensor: NkiTensor) -> None:
         self.storage, self.dtype, self.shape = tensor.storage, tensor.dtype, tensor.shape
         self.strides, self.offset, self.dynamic = tensor.strides, tensor.offset, tensor.dynamic
-        self._signature, self._array = None, None
+        self._signature = self._cuts = self._array = None
+        self._form = 0
 
     def __getattr__(self, name: str) -> Any:
         """What a late result lacks until its instruction is issued."""
