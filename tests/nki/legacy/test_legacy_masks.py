@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from twintrack.errors import KernelError
 from twintrack.nki import legacy as nki
+from twintrack.nki.legacy import isa as nisa
 from twintrack.nki.legacy import language as nl
 from twintrack.nki.legacy.indexing import Predicate
 from twintrack.nki.legacy.masks import regions
@@ -142,3 +143,43 @@ def test_a_predicate_as_index_takes_the_part_where_it_holds() -> None:
         return nl.copy(tile[nl.arange(6)[None, :] < 4])
 
     assert np.array_equal(kernel(data), data[:, :4])
+
+
+@pytest.mark.parametrize("left", [(True, True), (False, True), (True, False), (False, False)])
+def test_a_product_that_is_masked_away_leaves_a_sum_as_it_was_and_an_unwritten_one_undefined(
+    left: Any,
+) -> None:
+    """The sum may be read; a later product overwrites what is undefined and adds to what an earlier one wrote."""
+    data = np.random.default_rng(4).random((8, 8), np.float32)
+
+    @nki.jit
+    def kernel(a: Any) -> Any:
+        tile = nl.load(a)
+        row = nl.arange(8)[:, None]
+        total = nl.ndarray((1, nl.par_dim(8), 8), dtype=nl.float32, buffer=nl.psum)
+        for k in range(2):
+            total[0] += nisa.nc_matmul(tile, tile, mask=row < (8 if left[k] else 0))
+        return nl.copy(total[0])
+
+    product = data.T @ data
+    found = np.asarray(kernel(data))
+    if any(left):
+        assert np.allclose(found, sum(left) * product, rtol=1e-6)
+    else:
+        assert np.isnan(found).all()
+
+
+def test_a_sum_that_was_set_to_zero_is_added_to_after_a_product_that_was_masked_away() -> None:
+    data = np.random.default_rng(5).random((8, 8), np.float32)
+
+    @nki.jit
+    def kernel(a: Any) -> Any:
+        tile = nl.load(a)
+        row = nl.arange(8)[:, None]
+        total = nl.ndarray((8, 8), dtype=nl.float32, buffer=nl.psum)
+        total += nisa.nc_matmul(tile, tile, mask=row < 0)
+        total[...] = 0.0
+        total += nisa.nc_matmul(tile, tile, mask=row < 8)
+        return nl.copy(total)
+
+    assert np.allclose(np.asarray(kernel(data)), data.T @ data, rtol=1e-6)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from twintrack.errors import KernelError
 from twintrack.neuroncore.memory.buffer import MemoryRegion
 from twintrack.neuroncore.memory.dtypes import DType
@@ -15,7 +17,7 @@ from twintrack.nki.legacy.masks import Region, regions, whole
 from twintrack.nki.legacy.tile import Tile, settle
 from twintrack.nki.tensor import NkiTensor, to_dtype
 
-__all__ = ["Along", "fresh", "in_sbuf", "kind_of", "on_chip", "operand", "over", "undefined"]
+__all__ = ["Along", "fresh", "in_sbuf", "is_undefined", "kind_of", "on_chip", "operand", "over", "undefined"]
 
 
 class Along(NamedTuple):
@@ -92,7 +94,12 @@ def undefined(tile: Tile) -> None:
     As documented, a masked instruction leaves the rest of its result undefined; kernels compute on with it, and do not
     store it.
     """
-    tile.storage.written.mark_all()
+    tile.storage.written.mark(tile.pattern())
+
+
+def is_undefined(tile: Tile) -> bool:
+    """Whether a floating-point tile that ``undefined`` was called on holds nothing else yet, as far as values tell."""
+    return tile.storage.data is None or bool(np.isnan(tile.array().astype(np.float32)).all())
 
 
 def over(
