@@ -183,3 +183,56 @@ def test_a_sum_that_was_set_to_zero_is_added_to_after_a_product_that_was_masked_
         return nl.copy(total)
 
     assert np.allclose(np.asarray(kernel(data)), data.T @ data, rtol=1e-6)
+
+
+_MASKED = {
+    "isa": lambda tile, mask: nisa.tensor_scalar(tile, np.add, 1.0, mask=mask),
+    "elementwise": lambda tile, mask: nl.add(tile, 1.0, mask=mask),
+    "copy": lambda tile, mask: nl.copy(nl.add(tile, 1.0), mask=mask),
+}
+
+
+@pytest.mark.parametrize("rows", [0, 3, 8])
+@pytest.mark.parametrize("name", list(_MASKED))
+def test_an_assignment_of_a_masked_result_leaves_the_rest_of_its_target(name: str, rows: int) -> None:
+    data = np.random.default_rng(6).random((8, 6), np.float32)
+
+    @nki.jit
+    def kernel(a: Any) -> Any:
+        tile = nl.load(a)
+        held = nl.zeros((8, 12), dtype=a.dtype, buffer=nl.sbuf)
+        i, j = nl.mgrid[0:8, 0:6]
+        held[i, 6 + j] = _MASKED[name](tile, (i < rows) & (j < 4))
+        return nl.copy(held)
+
+    expected = np.zeros((8, 12), np.float32)
+    expected[:rows, 6:10] = data[:rows, :4] + 1
+    assert np.array_equal(np.asarray(kernel(data)), expected)
+
+
+def test_an_assignment_of_a_masked_result_to_what_nothing_wrote_leaves_it_undefined() -> None:
+    @nki.jit
+    def kernel(a: Any) -> Any:
+        held = nl.ndarray((8, 6), dtype=a.dtype, buffer=nl.sbuf)
+        held[...] = nl.load(a, mask=nl.arange(8)[:, None] < 5)
+        return nl.exp(held)
+
+    found = np.asarray(kernel(np.zeros((8, 6), np.float32)))
+    assert np.array_equal(found[:5], np.ones((5, 6)))
+    assert np.isnan(found[5:]).all()
+
+
+def test_a_masked_result_may_be_assigned_where_only_the_mask_keeps_the_index_inside() -> None:
+    data = np.random.default_rng(7).random((8, 6), np.float32)
+
+    @nki.jit
+    def kernel(a: Any) -> Any:
+        tile = nl.load(a)
+        held = nl.zeros((8, 8), dtype=a.dtype, buffer=nl.sbuf)
+        i, j = nl.mgrid[0:8, 0:6]
+        held[i, 4 + j] = nl.add(tile, 1.0, mask=4 + j < 8)
+        return nl.copy(held)
+
+    expected = np.zeros((8, 8), np.float32)
+    expected[:, 4:] = data[:, :4] + 1
+    assert np.array_equal(np.asarray(kernel(data)), expected)

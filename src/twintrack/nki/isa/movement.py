@@ -21,7 +21,7 @@ from twintrack.nki.isa.issue import (
     op_name,
     tensor_of,
 )
-from twintrack.nki.tensor import NkiTensor, to_dtype
+from twintrack.nki.tensor import NkiTensor
 
 __all__ = [
     "dma_compute",
@@ -173,15 +173,8 @@ def _same_tensor(first: NkiTensor, second: NkiTensor) -> bool:
 
 
 def _of_type(copy: Callable[..., Any], args: tuple[Any, ...], given: dict[str, Any]) -> Any:
-    """``dtype`` was documented until 2.26, and kernels written since pass it beside ``dst``: it is that of ``dst``."""
-    dtype = given.pop("dtype")
-    dst = args[0] if args else given.get("dst")
-    if dtype is not None and isinstance(dst, NkiTensor) and to_dtype(dtype) is not dst.dtype:
-        raise author_error(
-            f"no dtype, or that of dst ({dst.dtype}), for nki.isa.tensor_copy",
-            f"dtype={to_dtype(dtype)}",
-            "allocate dst of the type that you want",
-        )
+    """``dtype`` was documented until 2.26, where a copy made its destination; since then that of ``dst`` counts."""
+    del given["dtype"]
     return copy(*args, **given)
 
 

@@ -12,7 +12,8 @@ from twintrack.nki import assign as current
 from twintrack.nki import isa
 from twintrack.nki.isa.issue import author_error
 from twintrack.nki.language import matrix, tiles
-from twintrack.nki.legacy.regions import on_chip, operand, over
+from twintrack.nki.legacy.masks import Region
+from twintrack.nki.legacy.regions import on_chip, operand, over, part, undefined
 from twintrack.nki.legacy.tile import Tile
 from twintrack.nki.tensor import NkiTensor
 
@@ -36,7 +37,18 @@ def assign(target: Tile, value: Any) -> None:
         return  # the second half of ``view[...] += value``
     if tile.size != target.size or (tile.ndim == target.ndim and tile.shape != target.shape):
         tile = repeated("an assignment", tile, target.shape)
+    if tile._parts is not None and tile.shape == target.shape:
+        _assign_parts(target, tile, tile._parts)
+        return
     over(None, target.shape, [target], lambda dst: _move(dst, tile))
+
+
+def _assign_parts(target: Tile, tile: Tile, parts: tuple[Region, ...]) -> None:
+    """Copy what a mask left of a result: the instruction wrote no more of the target, whose rest stays as it was."""
+    if target.storage.buffer.on_chip and not target._limits and target.dynamic is None:
+        undefined(target)  # where nothing was written it is as undefined as the result
+    for region in parts:
+        _move(part(target, region), part(tile, region))
 
 
 def _fill(dst: Tile, number: Any) -> None:

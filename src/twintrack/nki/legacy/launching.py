@@ -186,6 +186,7 @@ def _output(value: Any) -> Any:
     if value.settled().storage.buffer.on_chip:
         made = Tile.of(creation.ndarray(value.shape, value.dtype, MemoryRegion.shared_hbm))
         assign(made, value)
+        undefined(made)  # as far as a mask left elements out
         return made
     if not value.storage.written.nothing:
         undefined(value)

@@ -17,7 +17,18 @@ from twintrack.nki.legacy.masks import Region, regions, whole
 from twintrack.nki.legacy.tile import Tile, settle
 from twintrack.nki.tensor import NkiTensor, to_dtype
 
-__all__ = ["Along", "fresh", "in_sbuf", "is_undefined", "kind_of", "on_chip", "operand", "over", "undefined"]
+__all__ = [
+    "Along",
+    "fresh",
+    "in_sbuf",
+    "is_undefined",
+    "kind_of",
+    "on_chip",
+    "operand",
+    "over",
+    "part",
+    "undefined",
+]
 
 
 class Along(NamedTuple):
@@ -129,32 +140,48 @@ def over(
     found = regions(mask, shape)
     if result is not None and found != [whole(shape)]:
         undefined(result)
+        mine = next(one for one in operands if one is result or (type(one) is Along and one.tile is result))
+        result._parts = tuple([_spans(mine, shape, region) for region in found])
     for region in found:
         issue(*[_cut(one, shape, region) for one in operands])
+
+
+def part(tile: Tile, region: Region) -> Tile:
+    """A rectangle of a tile.
+
+    Raises:
+        KernelError: if its index leaves its tensor.
+    """
+    return _part(tile, region)
 
 
 def _checked(one: Any) -> Any:
     """An operand that nothing is cut off, once its index expressions are known to stay inside."""
     tile = one.tile if type(one) is Along else one
     if type(tile) is Tile and tile._limits:
-        return _part(tile, tuple(range(tile.ndim)), whole(tile.shape))
+        return _part(tile, whole(tile.shape))
     return tile
 
 
 def _cut(one: Any, shape: tuple[int, ...], region: Region) -> Any:
-    if isinstance(one, Along):
-        return _part(one.tile, one.axes, region)
-    if not isinstance(one, Tile):
+    if not isinstance(one, Tile | Along):
         return one
-    if one.ndim == len(shape):
-        axes = tuple([d if one.shape[d] == shape[d] else None for d in range(one.ndim)])
+    return _part(one.tile if isinstance(one, Along) else one, _spans(one, shape, region))
+
+
+def _spans(one: Tile | Along, shape: tuple[int, ...], region: Region) -> Region:
+    """What a rectangle of an operation's axes is of an operand."""
+    tile: Tile = one.tile if isinstance(one, Along) else one
+    if isinstance(one, Along):
+        axes = one.axes
+    elif tile.ndim == len(shape):
+        axes = tuple([d if tile.shape[d] == shape[d] else None for d in range(tile.ndim)])
     else:
-        axes = (0 if one.shape[0] == shape[0] else None, *[None] * (one.ndim - 1))
-    return _part(one, axes, region)
+        axes = (0 if tile.shape[0] == shape[0] else None, *[None] * (tile.ndim - 1))
+    return tuple([(0, tile.shape[at]) if axis is None else region[axis] for at, axis in enumerate(axes)])
 
 
-def _part(tile: Tile, axes: tuple[int | None, ...], region: Region) -> Tile:
-    spans = [(0, tile.shape[at]) if axis is None else region[axis] for at, axis in enumerate(axes)]
+def _part(tile: Tile, spans: Region) -> Tile:
     for limit in tile._limits:
         outside = limit.broken_by([a for a, _ in spans], [b for _, b in spans])
         if outside is not None:
