@@ -213,7 +213,7 @@ def _write_where(core: Core, view: View, held: Array, where: Array) -> None:
     storage.written.mark_where(*place, where)
     if storage.matmul is not None and where.any():
         storage.matmul.clear(view.pattern())
-    if core.placed and storage.buffer.address is not None:
+    if storage.buffer.address is not None:
         _clobber(core, view)
 
 
@@ -223,7 +223,7 @@ def _wrote_rows(core: Core, view: View, starts: Integers, inner: Pattern) -> Non
     storage.written.mark_rows(starts, inner)
     if storage.matmul is not None:
         storage.matmul.clear_rows(starts, inner)
-    if core.placed and storage.buffer.address is not None:
+    if storage.buffer.address is not None:
         size = view.dtype.bytes
         for start in starts // size:
             _clobber(core, View(storage, view.dtype, (1, 1), (view.row, 1), int(start)))
@@ -241,7 +241,7 @@ def wrote(core: Core, view: View, *, matmul: bool = False) -> None:
             written.mark(view.pattern())
     if storage.matmul is not None and not matmul:
         storage.matmul.clear(None if view.covers_buffer() else view.pattern())
-    if core.placed and storage.buffer.address is not None:
+    if storage.buffer.address is not None:
         _clobber(core, view)
 
 
@@ -252,18 +252,24 @@ def _clobber(core: Core, view: View) -> None:
     span = sum((count - 1) * abs(step) for step, count in zip(view.strides[1:], view.shape[1:], strict=True))
     low = view.start_byte
     high = low + (span + 1) * view.dtype.bytes
-    for other in core.placed:
+    holding = core.holding(view.storage)
+    for other in tuple(holding.values()) if len(holding) > 1 else ():
         theirs = other.buffer
-        if other is view.storage or other.written.nothing or theirs.region is not mine.region:
+        if other is view.storage:
             continue
-        assert theirs.address is not None  # noqa: S101 - the list holds placed buffers
+        assert theirs.address is not None  # noqa: S101 - only placed buffers are looked at
         row, byte = theirs.address
         rows = range(max(first, row), min(first + view.shape[0], row + theirs.shape[0]))
         start, end = max(low, byte), min(high, byte + theirs.partition_bytes)
-        if len(rows) and start < end:
+        if not len(rows) or start >= end:
+            continue
+        other.clobbered = mine
+        if len(rows) == theirs.shape[0] and end - start == theirs.partition_bytes:
+            other.written.clear()
+            del holding[id(other)]
+        else:
             at = (rows[0] - row) * theirs.partition_bytes + start - byte
             other.written.clear((at, ((theirs.partition_bytes, len(rows)),), end - start))
-            other.clobbered = mine
 
 
 # without values
@@ -289,6 +295,8 @@ def touch(core: Core, ins: Instruction) -> None:
                 _require_touched(ins, out.dynamic.index)
             out.storage.modified = True
             out.storage.written.mark_all()
+            if out.storage.buffer.address is not None:
+                core.holding(out.storage)
         else:
             wrote(core, out)
 

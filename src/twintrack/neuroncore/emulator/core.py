@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from twintrack.errors import KernelError
 from twintrack.neuroncore.emulator import access
 from twintrack.neuroncore.emulator.ops import HANDLERS, VALUELESS
 from twintrack.neuroncore.isa.instruction import Instruction, LoopFrame
@@ -23,7 +22,8 @@ from twintrack.neuroncore.isa.legality import LEGALITY
 from twintrack.neuroncore.isa.legality.common import broken
 from twintrack.neuroncore.memory.buffer import Buffer, MemoryRegion, Owner
 from twintrack.neuroncore.memory.dtypes import DType
-from twintrack.neuroncore.memory.generation import PARTITIONS, Generation
+from twintrack.neuroncore.memory.generation import Generation
+from twintrack.neuroncore.memory.room import require_room
 from twintrack.neuroncore.memory.storage import Storage
 from twintrack.neuroncore.memory.view import Cut, Cuts, View
 
@@ -122,8 +122,8 @@ class Core:
         """Loops started."""
         self.buffers: list[Buffer] = []
         """Every buffer made on this core, in order."""
-        self.placed: list[Storage] = []
-        """Those that the author placed by address."""
+        self._holding: dict[MemoryRegion, dict[int, Storage]] = {}
+        """Per memory the buffers placed by address of which something was written and not yet destroyed, by ``id``."""
         self.state: dict[str, Any] = {}
         """What engines hold between instructions: accumulators, random states; by name, for the handlers."""
         self.count = 0
@@ -173,7 +173,7 @@ class Core:
             len(self.buffers), region, dtype, shape, name, frame.f_code, frame.f_lineno, address, "tile"
         )
         if buffer.on_chip and self.checked:
-            self._check_room(buffer)
+            require_room(buffer, self.generation)
         if self.machine is not None and self.machine.shares(region):
             buffer.owner = self.rank_owner
             storage = self.machine.shared(self, shape, dtype, lambda: self._empty(buffer))
@@ -181,9 +181,13 @@ class Core:
             buffer.owner = self.owner
             storage = self._empty(buffer)
         self.buffers.append(storage.buffer)
-        if address is not None:
-            self.placed.append(storage)
         return storage
+
+    def holding(self, storage: Storage) -> dict[int, Storage]:
+        """Buffers in one memory that were placed by address and hold something, by ``id``; this one now does."""
+        found = self._holding.setdefault(storage.buffer.region, {})
+        found[id(storage)] = storage
+        return found
 
     def lay(self, tile: View) -> None:
         """Let a whole tile share what is remembered of tiles of its form."""
@@ -231,40 +235,6 @@ class Core:
         """``file:line`` of the kernel author's code that is running."""
         frame = self.author()
         return f"{frame.f_code.co_filename}:{frame.f_lineno}"
-
-    def _check_room(self, buffer: Buffer) -> None:
-        room = (
-            self.generation.sbuf_partition_bytes
-            if buffer.region is MemoryRegion.sbuf
-            else self.generation.psum_partition_bytes
-        )
-        place = buffer.region.value.upper()
-        if buffer.shape[0] > PARTITIONS:
-            raise KernelError(
-                f"at most {PARTITIONS} partitions (dimension 0) for a tile in {place}",
-                found=f"{buffer.shape[0]} in {buffer!r}",
-                where=buffer.line,
-                remedy="split it into tiles of 128 partitions, or make another dimension the first",
-            )
-        start, byte = buffer.address or (0, 0)
-        if byte + buffer.partition_bytes > room:
-            raise KernelError(
-                f"at most {room} bytes per partition for a tile in {place} of {self.generation.chip}",
-                found=f"{byte + buffer.partition_bytes} bytes"
-                + (f", the last of it from its address ({start}, {byte})," if byte else "")
-                + f" in {buffer!r}",
-                where=buffer.line,
-                remedy=f"choose an address of at most {room - buffer.partition_bytes} in the partition"
-                if buffer.partition_bytes <= room
-                else "split it into smaller tiles",
-            )
-        if start < 0 or byte < 0 or start + buffer.shape[0] > PARTITIONS:
-            raise KernelError(
-                f"an address within {PARTITIONS} partitions",
-                found=f"partitions {start} to {start + buffer.shape[0] - 1}, byte {byte} for {buffer!r}",
-                where=buffer.line,
-                remedy="choose an address at which the tile fits",
-            )
 
     # what the kernel does
 
