@@ -243,6 +243,13 @@ def _require_output(tensor: NkiTensor, where: str) -> None:
             where=where,
             remedy="copy it to a tensor in nl.shared_hbm with nisa.dma_copy and return that",
         )
+    if buffer.ended:
+        raise KernelError(
+            "an output made outside of loops that have ended",
+            found=f"one made in the body of the loop at {buffer.ended}, {tensor.describe()}",
+            where=where,
+            remedy="allocate it before the loop, and let the body write to it",
+        )
     if tensor.dynamic is not None:
         raise KernelError(
             "an output with a static address",

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from twintrack.errors import KernelError
 from twintrack.neuroncore.convert import round_to, to_float32
+from twintrack.neuroncore.emulator import accumulators
 from twintrack.neuroncore.emulator.dynamic import Integers, columns, resolve, rows, within
 from twintrack.neuroncore.emulator.microscaling import scale_partitions
 from twintrack.neuroncore.emulator.partial import PARTIAL, touched
@@ -284,6 +285,8 @@ def touch(core: Core, ins: Instruction) -> None:
     elif ins.opcode in PARTIAL:
         outs, reads = touched(ins)
     if core.checked:
+        if "reduce_cmd" in ins.attributes:
+            accumulators.follow(core, ins)
         for view in reads:
             if view is not None and (not view.storage.written.whole or view.dynamic is not None):
                 _require_touched(ins, view)

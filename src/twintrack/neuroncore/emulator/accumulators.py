@@ -25,7 +25,7 @@ from twintrack.neuroncore.memory.view import View
 if TYPE_CHECKING:
     from twintrack.neuroncore.emulator.core import Core
 
-__all__ = ["forget", "held", "keep", "start"]
+__all__ = ["follow", "forget", "held", "keep", "start"]
 
 Float32 = npt.NDArray[np.float32]
 
@@ -92,6 +92,26 @@ def forget(core: Core, lanes: View, engine: Engine = Engine.VECTOR) -> None:
     """An instruction with ``idle`` has run on these lanes: what their registers hold is unknown."""
     first = lanes.start_partition
     _registers(core, engine)[1][first : first + lanes.shape[0]] = False
+
+
+def follow(core: Core, ins: Instruction) -> None:
+    """Without values: which registers an instruction with ``reduce_cmd`` sets, leaves unknown, or goes on from.
+
+    Raises:
+        KernelError: if it goes on from registers that nothing has set, or writes them out.
+    """
+    lanes = ins.ins[1 if ins.opcode == "select_reduce" else 0]
+    assert lanes is not None  # noqa: S101 - the rules ask for it
+    command = ins.attributes["reduce_cmd"]
+    if command == "idle":
+        if ins.engine is Engine.VECTOR:
+            forget(core, lanes, ins.engine)
+    else:
+        if command == "reduce":
+            held(core, ins, lanes)
+        keep(core, lanes, np.zeros(lanes.shape[0], np.float32), ins.engine)
+    if len(ins.outs) > 1 and ins.outs[1] is not None:
+        held(core, ins, lanes)
 
 
 def _registers(core: Core, engine: Engine) -> tuple[Float32, npt.NDArray[np.bool_]]:

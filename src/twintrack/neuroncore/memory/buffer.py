@@ -60,6 +60,7 @@ class Buffer:
         "address",
         "code",
         "dtype",
+        "ended",
         "first_use",
         "last_use",
         "lineno",
@@ -108,6 +109,8 @@ class Buffer:
         self.last_use = -1
         self.owner: Owner | None = None
         """Whose it is, in a run."""
+        self.ended = ""
+        """``file:line`` of the loop on the device in whose body it was made, once that loop has ended."""
         self.made_at = ""
         """``file:line`` of a buffer that was read back from a stream, whose code is not at hand."""
 

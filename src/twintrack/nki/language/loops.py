@@ -17,6 +17,7 @@ from twintrack.neuroncore.isa.instruction import Instruction, LoopFrame, Registe
 from twintrack.nki.context import current_core, is_running
 from twintrack.nki.isa.issue import author_error
 from twintrack.nki.isa.registers import VirtualRegister, endless, known_integer, trip_count
+from twintrack.nki.language.scopes import body_of
 
 __all__ = [
     "LoopRange",
@@ -215,8 +216,9 @@ def fori_loop(
     """
     core = current_core()
     indices = _indices(core, "nl.fori_loop", lower, upper, step)
-    for index in _registers(core, "fori", VirtualRegister(), indices, (lower, upper)):
-        body_fun(index)
+    with body_of(core, core.author_line()):
+        for index in _registers(core, "fori", VirtualRegister(), indices, (lower, upper)):
+            body_fun(index)
 
 
 def _indices(core: Core, what: str, lower: object, upper: object, step: object) -> Iterable[int | None]:
@@ -275,15 +277,16 @@ def while_loop(init: VirtualRegister, body_fun: Callable[[VirtualRegister], Virt
     line = core.author_line()
     state = VirtualRegister()
     condition = _condition(init, "init")
-    for passed in _on_device(core, "while", (condition,), range(core.most_iterations + 1)):
-        value = known_integer(condition, "a condition")
-        if value == 0 or (value is None and passed >= trip_count(core, line, condition)):
-            return
-        if passed == core.most_iterations:
-            shown = f"register {condition.number} (made at {condition.line}) still {value}"
-            raise endless(core, line, shown, "return a register from the body that becomes zero")
-        state.value, state.written = value, True
-        condition = _condition(body_fun(state), "what the body returns")
+    with body_of(core, line):
+        for passed in _on_device(core, "while", (condition,), range(core.most_iterations + 1)):
+            value = known_integer(condition, "a condition")
+            if value == 0 or (value is None and passed >= trip_count(core, line, condition)):
+                break
+            if passed == core.most_iterations:
+                shown = f"register {condition.number} (made at {condition.line}) still {value}"
+                raise endless(core, line, shown, "return a register from the body that becomes zero")
+            state.value, state.written = value, True
+            condition = _condition(body_fun(state), "what the body returns")
 
 
 def _condition(value: object, what: str) -> VirtualRegister:
