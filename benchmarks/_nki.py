@@ -28,7 +28,7 @@ __all__ = [
 ]
 
 _P, _M, _N = 128, 128, 512
-_CALLS = 20_000
+_CALLS = 50_000
 
 
 def matmul_kernel(lhs_t: Any, rhs: Any) -> Any:

@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from twintrack.errors import KernelError
+from twintrack.neuroncore.collection import uncollected
 from twintrack.neuroncore.emulator.core import Checks, Core, Shortened
 from twintrack.neuroncore.emulator.hazards import Hazards
 from twintrack.neuroncore.emulator.machine import Machine
@@ -136,7 +137,8 @@ def launch_ranks(
             with arrays_expected(mine.named):
                 return function(*given, **keyed)
 
-    returned = machine.run(program)
+    with uncollected(wanted=not options.values):
+        returned = machine.run(program)
     where = _where(function)
     _require_loops(machine, options)
     for scheduler in schedulers:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from twintrack.neuroncore.memory.buffer import Buffer, MemoryRegion
 from twintrack.neuroncore.memory.dtypes import dtype_of
-from twintrack.neuroncore.timing.trace import Box, Region, Step, Trace
+from twintrack.neuroncore.timing.trace import Box, Step, Trace
 from twintrack.nki import isa as nisa
 from twintrack.nki import language as nl
 from twintrack.nki.kernel import options_from_environment
@@ -37,19 +37,29 @@ def tile(number, row=1024, *, region=MemoryRegion.sbuf, first=-1, last=-1, addre
     return made
 
 
+def put_regions(trace, buffers, regions):
+    """Let a trace have these regions: positions of buffers, and boxes in them."""
+    trace.buffers = list(buffers)
+    trace.region_buffers, trace.region_boxes = ([one[at] for one in regions] for at in range(2))
+    trace.members = [[] for _ in trace.buffers]
+    for at, (buffer, _) in enumerate(regions):
+        trace.members[buffer].append(at)
+
+
 def trace_of(parameters, buffers, regions, steps):
     """A trace of steps ``(engine, work, reads, writes, after)`` over regions ``(buffer, first, last byte)``."""
     trace = Trace(parameters)
-    trace.buffers = list(buffers)
-    trace.regions = [
-        Region(buffer, Box((0, 128), (low, high), 0, 128 * (high - low))) for buffer, low, high in regions
-    ]
+    put_regions(
+        trace,
+        buffers,
+        [(buffer, Box((0, 128), (low, high), 0, 128 * (high - low))) for buffer, low, high in regions],
+    )
     for number, (engine, work, reads, writes, after) in enumerate(steps):
         trace.steps.append(
             Step(engine, work, tuple(reads), tuple(writes), "made", 0, number, list(after), "", 0, ())
         )
         for region in (*reads, *writes):
-            used = trace.buffers[trace.regions[region].buffer]
+            used = trace.buffers[trace.region_buffers[region]]
             used.first_use = number if used.first_use < 0 else used.first_use
             used.last_use = number
     return trace

@@ -40,6 +40,8 @@ __all__ = [
 
 Array = npt.NDArray[Any]
 _SCALED = frozenset({"nc_matmul_mx", "quantize_mx"})
+_PECULIAR = _SCALED | PARTIAL | accumulators.ACCUMULATING
+"""Instructions of which operands alone do not say what they read and write."""
 _QUADRANT = 32
 _SCALES = 4
 """Partitions with scales in a quadrant: one for each 8 partitions of data."""
@@ -280,13 +282,14 @@ def touch(core: Core, ins: Instruction) -> None:
     """Without values: what the instruction reads must have been written, and what it writes counts as written."""
     outs: Sequence[View | None] = ins.outs
     reads: Sequence[View | None] = ins.ins
-    if ins.opcode in _SCALED:
-        outs, reads = _narrowed(ins)
-    elif ins.opcode in PARTIAL:
-        outs, reads = touched(ins)
-    if core.checked:
-        if "reduce_cmd" in ins.attributes:
+    if ins.opcode in _PECULIAR:
+        if ins.opcode in _SCALED:
+            outs, reads = _narrowed(ins)
+        elif ins.opcode in PARTIAL:
+            outs, reads = touched(ins)
+        elif core.checked:
             accumulators.follow(core, ins)
+    if core.checked:
         for view in reads:
             if view is not None and (not view.storage.written.whole or view.dynamic is not None):
                 _require_touched(ins, view)

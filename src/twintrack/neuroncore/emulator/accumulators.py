@@ -25,8 +25,21 @@ from twintrack.neuroncore.memory.view import View
 if TYPE_CHECKING:
     from twintrack.neuroncore.emulator.core import Core
 
-__all__ = ["follow", "forget", "held", "keep", "start"]
+__all__ = ["ACCUMULATING", "follow", "forget", "held", "keep", "start"]
 
+ACCUMULATING = frozenset(
+    {
+        "activate2",
+        "activation",
+        "activation_reduce",
+        "exponential",
+        "range_select",
+        "select_reduce",
+        "tensor_scalar_cumulative",
+        "tensor_scalar_reduce",
+    }
+)
+"""Instructions with ``reduce_cmd``."""
 Float32 = npt.NDArray[np.float32]
 
 
@@ -95,7 +108,7 @@ def forget(core: Core, lanes: View, engine: Engine = Engine.VECTOR) -> None:
 
 
 def follow(core: Core, ins: Instruction) -> None:
-    """Without values: which registers an instruction with ``reduce_cmd`` sets, leaves unknown, or goes on from.
+    """Without values: which registers an instruction of ``ACCUMULATING`` sets, leaves unknown, or goes on from.
 
     Raises:
         KernelError: if it goes on from registers that nothing has set, or writes them out.

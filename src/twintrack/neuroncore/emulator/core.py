@@ -277,17 +277,22 @@ class Core:
         if self.loops:
             ins.loop = tuple(self.loops)
         views = ins.outs + ins.ins
-        if self.checked:
-            self._check(ins, views)
         number = ins.number
+        forms: list[Any] = [ins.opcode, ins.engine]  # the opcode says how many of the operands are written
         for view in views:
-            if view is not None:
-                buffer = view.storage.buffer
-                if buffer.first_use < 0:
-                    buffer.first_use = number
-                buffer.last_use = number
-                if view.dynamic is not None and isinstance(view.dynamic.index, View):
-                    view.dynamic.index.storage.buffer.last_use = number
+            if view is None:
+                forms.append(None)
+                continue
+            forms.append(view._form or view._signature or view.signature)
+            buffer = view.storage.buffer
+            if buffer.first_use < 0:
+                buffer.first_use = number
+            buffer.last_use = number
+            if view.dynamic is not None and isinstance(view.dynamic.index, View):
+                view.dynamic.index.storage.buffer.last_use = number
+        if self.checked:
+            kind = self._kinds.get((*forms, *ins.attributes.values()))
+            ins.kind = self._new_kind(ins, views, forms) if kind is None else kind
         for observer in self.observers:
             observer(self, ins)
         if self.values or ins.opcode in VALUELESS:
@@ -298,23 +303,15 @@ class Core:
             self.sink(ins)
         return ins
 
-    def _check(self, ins: Instruction, views: tuple[View | None, ...]) -> None:
-        key = (
-            ins.opcode,  # which also says how many of the operands are written
-            ins.engine,
-            *[None if view is None else view._form or view._signature or view.signature for view in views],
-            *ins.attributes.values(),
-        )
-        kinds = self._kinds
-        kind = kinds.get(key)
-        if kind is None:
-            self._require_own(ins, views)
-            LEGALITY[ins.opcode](ins, self.generation)
-            if len(kinds) >= _MOST_REMEMBERED:
-                kinds.clear()
-            kind = kinds[key] = self._next_kind
-            self._next_kind += 1
-        ins.kind = kind
+    def _new_kind(self, ins: Instruction, views: tuple[View | None, ...], forms: list[Any]) -> int:
+        """The number of instructions like this one, which is met first: its rules are looked at once."""
+        self._require_own(ins, views)
+        LEGALITY[ins.opcode](ins, self.generation)
+        if len(self._kinds) >= _MOST_REMEMBERED:
+            self._kinds.clear()
+        kind = self._kinds[(*forms, *ins.attributes.values())] = self._next_kind
+        self._next_kind += 1
+        return kind
 
     def _require_own(self, ins: Instruction, views: tuple[View | None, ...]) -> None:
         """Operands are of this run and core; as a view's signature holds its owner, each kind is looked at once."""

@@ -68,8 +68,8 @@ def bytes_of(timelines: Sequence[Timeline]) -> tuple[int, int, int]:
     for one in timelines:
         trace = one.trace
         sizes = [
-            region.box.bytes if trace.buffers[region.buffer].region.value == "sbuf" else 0
-            for region in trace.regions
+            box.bytes if trace.buffers[buffer].region.value == "sbuf" else 0
+            for buffer, box in zip(trace.region_buffers, trace.region_boxes, strict=True)
         ]
         read += one.spill_bytes // 2
         written += one.spill_bytes // 2

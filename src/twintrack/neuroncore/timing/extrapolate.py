@@ -108,8 +108,8 @@ def needed_iterations(trace: Trace, loop: Loop, generation: Generation) -> int:
     """
     start, end = loop.starts[-2], loop.starts[-1]
     steps = max(1, end - start)
-    made = {trace.regions[at].buffer for step in trace.steps[start:end] for at in step.writes}
-    before = {trace.regions[at].buffer for step in trace.steps[:start] for at in (*step.writes, *step.reads)}
+    made = {trace.region_buffers[at] for step in trace.steps[start:end] for at in step.writes}
+    before = {trace.region_buffers[at] for step in trace.steps[:start] for at in (*step.writes, *step.reads)}
     fresh = [trace.buffers[at] for at in sorted(made - before) if trace.buffers[at].on_chip]
     needed = [FEWEST, math.ceil(_FEWEST_STEPS / steps)]
     for region, room in (
@@ -160,7 +160,8 @@ def _moves(trace: Trace, before: Sequence[Step], after: Sequence[Step]) -> list[
 
 
 def _moved(trace: Trace, first: int, second: int) -> int | None:
-    (one, a), (other, b) = trace.regions[first], trace.regions[second]
+    a, b = trace.region_boxes[first], trace.region_boxes[second]
+    one, other = trace.region_buffers[first], trace.region_buffers[second]
     if a.rows[1] >= _ANYWHERE or b.rows[1] >= _ANYWHERE or a.stride != b.stride:
         return None
     size = (a.rows[1] - a.rows[0], a.columns[1] - a.columns[0])
@@ -277,5 +278,6 @@ def without(trace: Trace, loop: Loop, count: int) -> Trace:
     start, end = loop.starts[-1 - count], loop.starts[-1]
     shorter = Trace(trace.parameters)
     shorter.steps = [*trace.steps[:start], *trace.steps[end:]]
-    shorter.regions, shorter.buffers, shorter.lines = trace.regions, trace.buffers, trace.lines
+    shorter.region_buffers, shorter.region_boxes = trace.region_buffers, trace.region_boxes
+    shorter.members, shorter.buffers, shorter.lines = trace.members, trace.buffers, trace.lines
     return shorter

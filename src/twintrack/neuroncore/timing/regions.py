@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 
@@ -18,26 +17,22 @@ _MOST_KNOWN = 256
 
 
 def overlaps(trace: Trace) -> list[tuple[int, ...]]:
-    """For every region the regions of its buffer that it overlaps, itself first; empty where no order is needed.
+    """For every region the other regions of its buffer that it overlaps, where an order is needed.
 
     Regions of HBM that is only read need none, nor do those of HBM that is only written, but for writes to the very
     same region.
     """
     read, written = trace.touched()
-    found: list[tuple[int, ...]] = [()] * len(trace.regions)
-    known: dict[tuple[Any, ...], list[list[int]]] = {}
-    for buffer, regions in enumerate(trace.members()):
-        on_chip = trace.buffers[buffer].on_chip
-        if not on_chip and buffer not in written:
+    found: list[tuple[int, ...]] = [()] * len(trace.region_boxes)
+    known: dict[tuple[int, ...], list[list[int]]] = {}
+    for buffer, regions in enumerate(trace.members):
+        if len(regions) == 1:
             continue
-        if len(regions) == 1 or (not on_chip and buffer not in read):
-            for at in regions:
-                found[at] = (at,)
+        if not trace.buffers[buffer].on_chip and (buffer not in written or buffer not in read):
             continue
-        boxes = [trace.regions[at].box for at in regions]
-        form = tuple(
-            [id(box) for box in boxes]
-        )  # tiles that a loop makes are cut alike, and share their boxes
+        boxes = [trace.region_boxes[at] for at in regions]
+        # tiles that a loop makes are cut alike, and share their boxes
+        form = tuple([id(box) for box in boxes])
         others = known.get(form)
         if others is None:
             others = _others(boxes)
@@ -45,12 +40,9 @@ def overlaps(trace: Trace) -> list[tuple[int, ...]]:
                 others = []
             if len(regions) <= _MOST_KNOWN:
                 known[form] = others
-        if not others:
-            for at in regions:
-                found[at] = (at,)
-            continue
-        for at, mine in zip(regions, others, strict=True):
-            found[at] = (at, *[regions[one] for one in mine])
+        if others:
+            for at, mine in zip(regions, others, strict=True):
+                found[at] = tuple([regions[one] for one in mine])
     return found
 
 

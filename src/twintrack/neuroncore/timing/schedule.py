@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from twintrack.neuroncore.collection import uncollected
 from twintrack.neuroncore.memory.buffer import Buffer, MemoryRegion
 from twintrack.neuroncore.memory.generation import Generation
 from twintrack.neuroncore.timing.cost import Work
@@ -98,15 +99,15 @@ class _State:
         self.p = parameters
         self.trace = trace
         self.overlap = trace.once("overlaps", lambda: overlaps(trace))
-        self.region_buffer = [region.buffer for region in trace.regions]
+        self.region_buffer = trace.region_buffers
         self.replaced = trace.once(
             ("replaced", generation.chip), lambda: predecessors(trace.buffers, generation)
         )
-        count = len(trace.regions)
+        count = len(trace.region_boxes)
         self.written = [_NEVER] * count
         """The latest write of each region; ``read`` likewise."""
         self.read = [_NEVER] * count
-        self.members = trace.members()
+        self.members = trace.members
         edges = any(step.after for step in trace.steps)
         self.positions = {step.number: at for at, step in enumerate(trace.steps)} if edges else {}
         self.placed = [False] * len(trace.buffers)
@@ -124,6 +125,7 @@ class _State:
         self.gone: set[int] = set()
 
 
+@uncollected()
 def schedule(
     trace: Trace,
     generation: Generation,
@@ -235,18 +237,21 @@ def _ready(state: _State, step: Step) -> tuple[float, int, str]:
     mine = step.engine
     ready, cause, reason = 0.0, _NOTHING, "data"
     for region in step.reads:
+        last = written[region]
+        if last[0] > ready and last[1] != mine:
+            ready, _, cause = last
         for other in overlap[region]:
             last = written[other]
             if last[0] > ready and last[1] != mine:
                 ready, _, cause = last
     for region in step.writes:
+        for last in (written[region], read[region]):
+            if last[0] > ready and last[1] != mine:
+                ready, _, cause = last
         for other in overlap[region]:
-            last = written[other]
-            if last[0] > ready and last[1] != mine:
-                ready, _, cause = last
-            last = read[other]
-            if last[0] > ready and last[1] != mine:
-                ready, _, cause = last
+            for last in (written[other], read[other]):
+                if last[0] > ready and last[1] != mine:
+                    ready, _, cause = last
         buffer = state.region_buffer[region]
         if not state.placed[buffer]:
             state.placed[buffer] = True
@@ -266,10 +271,11 @@ def _ready(state: _State, step: Step) -> tuple[float, int, str]:
 def _compute(state: _State, step: Step, ready: float, cause: int, reason: str) -> Span:
     work: Any = step.work
     engine = step.engine
-    free = state.tensor.free if engine == _TENSOR else state.free[engine]
     if engine == _TENSOR:
+        free = state.tensor.free
         start, end = state.tensor.run(ready, work)
     else:
+        free = state.free[engine]
         length = _duration(state, engine, work)
         could = max(ready, free)
         start = state.ports.take(engine, work, could, length)

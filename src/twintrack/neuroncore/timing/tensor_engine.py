@@ -65,7 +65,17 @@ class TensorEngine:
         if idle and now - self.free >= window:
             self._limited, self._ramp = True, now
             return True
-        used = self._used(now) / window
+        # work at peak rate, in ns, within the window that ends now
+        since, runs = now - window, self._window
+        while runs and runs[0][1] <= since:
+            self._total -= runs.popleft()[2]
+        if not runs:
+            self._total = 0.0
+        used = self._total
+        if runs and runs[0][0] < since:
+            begin, end, work = runs[0]
+            used -= work * (since - begin) / (end - begin)
+        used /= window
         if self._limited:
             if now - self._ramp >= window and used >= p.throttle_threshold:
                 self._limited = False
@@ -74,17 +84,3 @@ class TensorEngine:
         elif used < p.throttle_threshold and now >= self._ramp + window:
             self._limited, self._ramp = True, now
         return self._limited
-
-    def _used(self, now: float) -> float:
-        """Work at peak rate, in ns, within the window that ends now."""
-        since = now - self._p.throttle_window
-        window = self._window
-        while window and window[0][1] <= since:
-            self._total -= window.popleft()[2]
-        if not window:
-            self._total = 0.0
-            return 0.0
-        begin, end, work = window[0]
-        if begin < since:
-            return self._total - work * (since - begin) / (end - begin)
-        return self._total

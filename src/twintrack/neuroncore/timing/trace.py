@@ -18,7 +18,7 @@ from twintrack.neuroncore.timing.cost import Work, work_of
 from twintrack.neuroncore.timing.dma import Transfer, transfer_of
 from twintrack.neuroncore.timing.parameters import Parameters
 
-__all__ = ["ENGINES", "Box", "Region", "Step", "Trace"]
+__all__ = ["ENGINES", "Box", "Step", "Trace"]
 
 ENGINES = ("tensor", "vector", "scalar", "gpsimd", "sync")
 """Engines with an in-order queue; DMAs have their own."""
@@ -45,18 +45,6 @@ class Box(NamedTuple):
     columns: tuple[int, int]
     stride: int
     bytes: int
-
-
-class Region(NamedTuple):
-    """A part of a buffer that instructions touch.
-
-    Attributes:
-        buffer: position in ``Trace.buffers``.
-        box: the part; one object for all buffers of one size, which loops cut alike.
-    """
-
-    buffer: int
-    box: Box
 
 
 class Step(NamedTuple):
@@ -115,7 +103,12 @@ class Trace:
     def __init__(self, parameters: Parameters) -> None:
         self.parameters = parameters
         self.steps: list[Step] = []
-        self.regions: list[Region] = []
+        self.region_buffers: list[int] = []
+        """Per region, a part of a buffer that instructions touch, the position of its buffer in ``buffers``."""
+        self.region_boxes: list[Box] = []
+        """Per region the part; one object for all buffers of one size, which loops cut alike."""
+        self.members: list[list[int]] = []
+        """The regions of each buffer."""
         self.buffers: list[Buffer] = []
         self.lines: list[str] = []
         self._buffer_numbers: dict[int, int] = {}
@@ -208,25 +201,15 @@ class Trace:
         """Buffers that are read, and buffers that are written."""
         reads: set[int] = set().union(*[step.reads for step in self.steps])
         writes: set[int] = set().union(*[step.writes for step in self.steps])
-        return {self.regions[at].buffer for at in reads}, {self.regions[at].buffer for at in writes}
-
-    def members(self) -> list[list[int]]:
-        """The regions of each buffer."""
-
-        def made() -> list[list[int]]:
-            found: list[list[int]] = [[] for _ in self.buffers]
-            for at, region in enumerate(self.regions):
-                found[region[0]].append(at)
-            return found
-
-        return self.once("members", made)
+        return {self.region_buffers[at] for at in reads}, {self.region_buffers[at] for at in writes}
 
     def _index(self, view: View, reads: list[int]) -> None:
         """The tensor that holds a dynamic address is read too."""
         if view.dynamic is not None and isinstance(view.dynamic.index, View):
             index = view.dynamic.index
             key = (id(index.storage.buffer), index.offset, self._pattern(index))
-            reads.append(self._region(index, key))
+            region = self._region_numbers.get(key)
+            reads.append(self._region(index, key) if region is None else region)
 
     def once(self, name: Hashable, make: Callable[[], Result]) -> Result:
         """What follows from the regions and buffers of the steps so far, made once for all timings of this trace.
@@ -257,29 +240,30 @@ class Trace:
         return found
 
     def _region(self, view: View, key: tuple[int, int, int]) -> int:
-        """The number of the region that a view covers, a new one where it is met first.
+        """The number of the region that a view covers, which is met first.
 
         Args:
             view: of any buffer of the core.
             key: its buffer's ``id``, its offset, and the number of its pattern.
         """
-        found = self._region_numbers.get(key)
-        if found is None:
-            number = self._buffer_numbers.get(key[0])
-            if number is None:
-                number = self._buffer(view.storage.buffer)
-            boxes = self._boxes_of[number]
-            box = boxes.get(key[1:])
-            if box is None:
-                box = boxes[key[1:]] = _box(view)
-            found = self._region_numbers[key] = len(self.regions)
-            self.regions.append(_record(Region, (number, box)))
+        number = self._buffer_numbers.get(key[0])
+        if number is None:
+            number = self._buffer(view.storage.buffer)
+        boxes, place = self._boxes_of[number], key[1:]
+        box = boxes.get(place)
+        if box is None:
+            box = boxes[place] = _box(view)
+        found = self._region_numbers[key] = len(self.region_boxes)
+        self.region_buffers.append(number)
+        self.region_boxes.append(box)
+        self.members[number].append(found)
         return found
 
     def _buffer(self, buffer: Buffer) -> int:
         """The number of a buffer that is met first."""
         number = self._buffer_numbers[id(buffer)] = len(self.buffers)
         self.buffers.append(buffer)
+        self.members.append([])
         size = (buffer.on_chip, buffer.partition_bytes, buffer.bytes)
         self._boxes_of.append(self._boxes.setdefault(size, {}))
         return number

@@ -46,34 +46,30 @@ class Reloads:
             step: a DMA.
             gone: buffers whose place another tile took.
         """
-        regions, buffers = self._trace.regions, self._trace.buffers
+        trace, buffers = self._trace, self._trace.buffers
         if step.opcode != "dma_copy" or len(step.reads) != 1 or len(step.writes) != 1:
             self.wrote(step)
             return None
-        source, target = regions[step.reads[0]], regions[step.writes[0]]
-        if (
-            buffers[source.buffer].on_chip
-            or source.buffer in self._written
-            or not buffers[target.buffer].on_chip
-        ):
+        source, target = trace.region_buffers[step.reads[0]], trace.region_buffers[step.writes[0]]
+        if buffers[source].on_chip or source in self._written or not buffers[target].on_chip:
             self.wrote(step)
             return None
-        rows = target.box.rows
-        shape = (rows[1] - rows[0], *target.box.columns)
+        box = trace.region_boxes[step.writes[0]]
+        shape = (box.rows[1] - box.rows[0], *box.columns)
         key = (step.reads[0], shape)
         found = self._held.get(key)
-        if found is not None and found[1] not in gone and target.buffer != found[1]:
+        if found is not None and found[1] not in gone and target != found[1]:
             self.dropped += 1
             return found[0]
-        self._forget(target.buffer)
-        self._held[key] = (step.writes[0], target.buffer)
-        self._keys.setdefault(target.buffer, []).append(key)
+        self._forget(target)
+        self._held[key] = (step.writes[0], target)
+        self._keys.setdefault(target, []).append(key)
         return None
 
     def wrote(self, step: Step) -> None:
         """A tile that anything but a load writes holds no longer what was loaded."""
         for region in step.writes:
-            self._forget(self._trace.regions[region].buffer)
+            self._forget(self._trace.region_buffers[region])
 
     def _forget(self, buffer: int) -> None:
         for key in self._keys.pop(buffer, ()):

@@ -13,6 +13,7 @@ from twintrack.nki.tensor import NKIObject, NkiTensor
 
 __all__ = ["NkiInstruction", "author_error", "choose", "issue", "number_or_tensor", "op_name", "tensor_of"]
 
+_new = object.__new__
 _FRAMES = 2
 """Calls from an author's line to an instruction at least: of the function of ``nki.isa``, and of ``issue``."""
 
@@ -103,7 +104,9 @@ def issue(
             if view is not None and not isinstance(view, NkiTensor):
                 raise _no_tensor(opcode, view) from None
         raise
-    return NkiInstruction(record)
+    handle = _new(NkiInstruction)  # without a call of its constructor: there is one for every instruction
+    handle.handle = record
+    return handle
 
 
 def _no_tensor(opcode: str, value: object) -> KernelError:
