@@ -100,6 +100,54 @@ def test_indexing_on_chip_keeps_the_partitions_and_two_dimensions(data):
     same(tensor[(first, *key[1:])], expected if expected.ndim > 1 else expected.reshape(-1, 1))
 
 
+@given(st.data())
+@settings(max_examples=60)
+def test_a_cut_that_a_like_tile_had_before_is_numpys_on_each_tile(data):
+    """Of several tiles of one form, cut alike and cut again, in SBUF and PSUM, every view is that of its own tile."""
+    shape, dtype = data.draw(shapes), data.draw(st.sampled_from(["int32", "bfloat16"]))
+    region = data.draw(st.sampled_from(["sbuf", "psum"]))
+    if region == "psum":
+        dtype = "float32"
+    drawn = [data.draw(keys(shape, 1)) for _ in range(3)]
+    for _ in range(2):
+        tensor, array = pair(shape, dtype, region)
+        for key in (*drawn, *drawn):
+            cut, expected = tensor[(slice(None), *key)], array[(slice(None), *key)]
+            expected = expected if expected.ndim > 1 else expected.reshape(-1, 1)
+            same(cut, expected)
+            again = (slice(None),) + (slice(0, 1),) * (cut.ndim - 1)
+            same(cut[again], expected[again])
+            assert cut.signature == type(cut)._view(tensor, cut.shape, cut.strides, cut.offset).signature
+
+
+@pytest.mark.parametrize(
+    ("right", "like"),
+    [
+        (slice(0, 1), slice(0.0, 1.0)),
+        (slice(0, 1), slice(0.0, 1)),
+        (slice(0, 1), DynamicSlice(0.0, 1.0)),
+        (1, 1.0),
+        (slice(0, 2), slice(0, np.float32(2))),
+    ],
+)
+def test_an_index_that_equals_a_right_one_and_is_none_is_refused_also_after_it(right, like):
+    for _ in range(2):
+        tensor, _ = pair((4, 8), region="sbuf")
+        assert tensor[:, right].shape[0] == 4
+        with pytest.raises((KernelError, TypeError)):
+            tensor[:, like]
+
+
+@pytest.mark.parametrize("outside", [8, slice(0, 9), slice(4, 4), DynamicSlice(7, 2), -9, slice(5, 3)])
+def test_an_index_outside_is_refused_each_time(outside):
+    for _ in range(3):
+        tensor, _ = pair((4, 8), region="sbuf")
+        with pytest.raises(KernelError):
+            tensor[:, outside]
+        with pytest.raises(KernelError):
+            tensor[:, 0:8][:, outside]
+
+
 def test_nl_ds_is_a_slice_by_its_length():
     tensor, array = pair((6, 8))
     same(tensor[DynamicSlice(2, 3), DynamicSlice(0, 8)], array[2:5])
