@@ -489,3 +489,11 @@ def test_hbm_larger_than_a_tile_is_filled_in_parts():
     assert (wide.array() == 1).all()
     with pytest.raises(KernelError, match="a number known when the kernel is traced"):
         wide[...] = "one"
+
+
+def test_as_many_slices_as_anyone_cuts_are_right_though_not_all_are_remembered(monkeypatch):
+    monkeypatch.setattr("twintrack.neuroncore.memory.view._MOST_REMEMBERED", 3)
+    for _ in range(2):
+        tensor, array = pair((4, 16), region="sbuf")
+        for start in range(16):
+            same(tensor[:, start:][:, 0:1], array[:, start : start + 1])

@@ -34,9 +34,6 @@ if TYPE_CHECKING:
 
 __all__ = ["NKIObject", "NkiTensor", "tensor_error", "to_dtype"]
 
-_MOST_CUTS = 4096
-"""Slices of tiles of one form that are remembered."""
-
 
 class NkiTensor(NoArray, NKIObject):
     """A tensor in SBUF, PSUM or HBM, or a view of one.
@@ -156,9 +153,7 @@ class NkiTensor(NoArray, NKIObject):
             plain = plain_index(self, key)
             if plain is None or name is None:
                 return self._view(*(plain or index(self, key)))
-            cut = cuts.cut(self._view(*plain))
-            if len(cuts) < _MOST_CUTS:
-                cuts[name] = cut
+            cut = cuts.remember(name, self._view(*plain))
         made = object.__new__(NkiTensor)  # as _view does, with one call less: slicing is frequent
         made.storage, made.dtype = self.storage, self.dtype
         made.shape, made.strides, made.offset, made._form, made._cuts = cut

@@ -25,7 +25,7 @@ from twintrack.neuroncore.memory.dtypes import DType
 from twintrack.neuroncore.memory.generation import Generation
 from twintrack.neuroncore.memory.room import require_room
 from twintrack.neuroncore.memory.storage import Storage
-from twintrack.neuroncore.memory.view import Cut, Cuts, View
+from twintrack.neuroncore.memory.view import Cut, Cuts, Forms, View
 
 if TYPE_CHECKING:
     from twintrack.neuroncore.emulator.machine import Machine
@@ -139,7 +139,7 @@ class Core:
         self._inside = inside
         self._ours: dict[str, bool] = {}
         self._tiles: dict[Any, Cut] = {}
-        self._forms: dict[tuple[Any, ...], int] = {}
+        self._forms = Forms()
         self._kinds: dict[Any, int] = {}
         self._next_kind = 0
         self.registers_made = 0
@@ -197,7 +197,7 @@ class Core:
         if cut is None:
             if len(self._tiles) >= _MOST_REMEMBERED:
                 self._tiles.clear()
-            cut = self._tiles[form] = Cuts(self._forms).cut(tile)
+            cut = self._tiles[form] = Cuts(self._forms).of(tile)
         tile.shape, tile.strides, tile.offset, tile._form, tile._cuts = cut
 
     def _empty(self, buffer: Buffer) -> Storage:

@@ -19,10 +19,12 @@ from twintrack.neuroncore.memory.generation import PSUM_BANK_BYTES
 from twintrack.neuroncore.memory.storage import Storage
 from twintrack.neuroncore.memory.written import Pattern, pattern_of
 
-__all__ = ["Cut", "Cuts", "Dynamic", "View"]
+__all__ = ["Cut", "Cuts", "Dynamic", "Forms", "View"]
 
 Array = npt.NDArray[Any]
 _PSUM = MemoryRegion.psum
+_MOST_REMEMBERED = 65_536
+"""Slices that a core remembers: some 40 MB."""
 
 
 class Dynamic(NamedTuple):
@@ -58,23 +60,42 @@ class Cut(NamedTuple):
     """Those of this one."""
 
 
+class Forms(dict[tuple[Any, ...], int]):
+    """Numbers, from 1, of the signatures of views on a core: they are compared faster than signatures are."""
+
+    __slots__ = ("remembered",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.remembered = 0
+        """Slices that are remembered, of all forms."""
+
+
 class Cuts(dict[Any, Cut]):
     """What is remembered of slices of views that lie alike, by what selects them.
 
     Args:
-        forms: numbers of the signatures of views on a core, which are compared faster than signatures are.
+        forms: of the core.
     """
 
     __slots__ = ("forms",)
 
-    def __init__(self, forms: dict[tuple[Any, ...], int]) -> None:
+    def __init__(self, forms: Forms) -> None:
         super().__init__()
         self.forms = forms
 
-    def cut(self, view: View) -> Cut:
+    def of(self, view: View) -> Cut:
         """How a view lies."""
         form = self.forms.setdefault(view.signature, len(self.forms) + 1)
         return Cut(view.shape, view.strides, view.offset, form, Cuts(self.forms))
+
+    def remember(self, name: Any, view: View) -> Cut:
+        """How a slice lies that is met first; remembered, as long as the core does not remember very many."""
+        found = self.of(view)
+        if self.forms.remembered < _MOST_REMEMBERED:
+            self.forms.remembered += 1
+            self[name] = found
+        return found
 
 
 class View:
