@@ -24,7 +24,7 @@ __all__ = ["Cut", "Cuts", "Dynamic", "Forms", "View"]
 Array = npt.NDArray[Any]
 _PSUM = MemoryRegion.psum
 _MOST_REMEMBERED = 65_536
-"""Slices that a core remembers: some 40 MB."""
+"""Slices that a core remembers: some 30 MB."""
 
 
 class Dynamic(NamedTuple):
