@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -226,3 +227,32 @@ def test_an_unrolled_loop_has_the_addresses_that_it_computes() -> None:
         return out
 
     assert _addresses(kernel) == [0, 64, 128] * 2
+
+
+def _bank_of(bank_map: dict[Any, int], idx: Any, pdim_size: int, fdim_size: int) -> tuple[int, int, int]:
+    assert (pdim_size, fdim_size) == (8, 16)
+    return bank_map[idx], 0, 0
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        functools.partial(_bank_of, bank_map={(0,): 1, (1,): 5}),
+        functools.partial(_bank_of, {(0,): 1, (1,): 5}),
+        lambda at, rows, size: ({(0,): 1, (1,): 5}[at], 0, 0),
+        lambda idx, pdim_size, fdim_size: (1 + 4 * idx[0], 0, 0),
+        lambda *given: (1 + 4 * given[0][0], 0, 0),
+    ],
+)
+def test_an_allocation_function_is_called_by_the_documented_names_or_by_position(place: Any) -> None:
+    @nki.jit
+    def kernel(a: Any) -> Any:
+        out = nl.ndarray((2, 8, 4), dtype=nl.float32, buffer=nl.shared_hbm)
+        held = nl.ndarray((2, nl.par_dim(8), 4), dtype=nl.float32, buffer=ncc.psum.alloc(place))
+        tile = nl.load(a)
+        for i in nl.affine_range(2):
+            held[i] = nl.copy(tile)
+            nl.store(out[i], nl.copy(held[i]))
+        return out
+
+    assert _addresses(kernel) == [2048, 5 * 2048]

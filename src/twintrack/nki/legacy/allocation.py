@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from inspect import signature
 from typing import Any
 
 from twintrack.neuroncore.emulator.core import Core
@@ -29,8 +30,8 @@ class Placement(NKIObject):
 
     Args:
         region: SBUF or PSUM.
-        place: ``(block index, partitions, bytes per partition) -> (partition, byte)``, in PSUM
-            ``(bank, partition, byte in the bank)``; ``None`` leaves it to the compiler.
+        place: ``(idx, pdim_size, fdim_size) -> (partition, byte)``, of a block index, partitions and bytes per
+            partition; in PSUM ``(bank, partition, byte in the bank)``. ``None`` leaves it to the compiler.
     """
 
     __slots__ = ("place", "region")
@@ -50,7 +51,7 @@ class Placement(NKIObject):
         """
         if self.place is None:
             return None
-        found = self.place(index, partitions, size)
+        found = _placed(self.place, index, partitions, size)
         length = 2 if self.region is MemoryRegion.sbuf else 3
         if not isinstance(found, tuple) or len(found) != length:
             names = "(start_partition, byte_addr)" if length == 2 else "(bank_id, start_partition, byte_addr)"
@@ -66,6 +67,19 @@ class Placement(NKIObject):
                 "choose another bank, or smaller tiles",
             )
         return partition, bank * PSUM_BANK_BYTES + byte
+
+
+def _placed(place: Callable[..., Any], index: Index, partitions: int, size: int) -> Any:
+    """What an allocation function says: called by its documented names where it has them, else by position.
+
+    Published kernels hand over ``functools.partial`` objects that take no argument by position.
+    """
+    named = {"idx": index, "pdim_size": partitions, "fdim_size": size}
+    try:
+        signature(place).bind(**named)
+    except (TypeError, ValueError):
+        return place(index, partitions, size)
+    return place(**named)
 
 
 def modulo(base: int, tiles: Any, scale: int) -> Callable[[Index], int]:
