@@ -152,11 +152,12 @@ def profile_lines(profile: Profile) -> list[Any]:
     tables += [one for one in (wait_table(profile, 5), queue_table(profile, 3)) if one.rows]
     if profile.what_if:
         tables.append(help_table(profile))
-    parts: list[Any] = [head, terminal_table(summary), bound, ""]
+    told = [Text(plain_text(note)) for note in profile.notes]  # how the figures were made, before them
+    parts: list[Any] = [head, terminal_table(summary), bound, *told, ""]
     for table in tables:
         note = Text(plain_text(table.note), style="dim")  # below a narrow table it would be as narrow
         parts += [terminal_table(replace(table, note="")), note, ""]
-    notes = [error_text(profile), *profile.notes, unpublished_text(profile)]
+    notes = [error_text(profile), unpublished_text(profile)]
     parts += [Text(plain_text(note), style="dim") for note in notes if note]
     parts.append(kinds_line(summary))
     return parts

@@ -116,12 +116,10 @@ class Arrays:
 
     Args:
         values: whether values are computed.
-        complete: whether outputs must be wholly written; not where only some iterations of loops are traced.
     """
 
-    def __init__(self, *, values: bool, complete: bool = True) -> None:
+    def __init__(self, *, values: bool) -> None:
         self.values = values
-        self.complete = complete
         self.kind = "numpy"
         """Of the arrays that came in: ``numpy``, ``torch`` or ``jax``; torch where kinds are mixed."""
         self.given = 0
@@ -217,8 +215,7 @@ class Arrays:
         if not isinstance(tensor, NkiTensor):
             return tensor
         self.given += 1
-        if self.complete:
-            _require_output(tensor, where)
+        _require_output(tensor, where)
         if tensor.storage.data is None:
             return Shape(tensor.shape, tensor.dtype)
         held = tensor.array()

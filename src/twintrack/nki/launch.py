@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from twintrack.errors import KernelError
 from twintrack.neuroncore.collection import uncollected
-from twintrack.neuroncore.emulator.core import Checks, Core, Shortened
+from twintrack.neuroncore.emulator.core import Checks, Core
 from twintrack.neuroncore.emulator.hazards import Hazards
 from twintrack.neuroncore.emulator.machine import Machine
 from twintrack.neuroncore.isa.instruction import Instruction
@@ -198,7 +198,7 @@ class _Taken:
         kwargs: dict[str, Any],
         options: Options,
     ) -> None:
-        self.arrays = Arrays(values=options.values, complete=options.iterations is None)
+        self.arrays = Arrays(values=options.values)
         names = _names(function)
         self.args = [
             self.arrays.take(value, names[at] if at < len(names) else f"argument {at}")
@@ -317,8 +317,7 @@ def _core(
         strict=options.strict,
         program=program,
     )
-    if options.iterations is not None:
-        core.shortened = Shortened(options.iterations)
+    core.shortened = options.shortened
     return core
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from twintrack.errors import KernelError, nearest
 from twintrack.neuroncore.emulator.core import MOST_ITERATIONS, Checks
+from twintrack.neuroncore.emulator.shortened import Shortened
 from twintrack.neuroncore.isa.instruction import Instruction
 from twintrack.neuroncore.memory.generation import GENERATIONS, Generation
 
@@ -28,8 +29,7 @@ class Options:
         trip_counts: iterations of loops whose bounds are not known without values.
         sink: is given every instruction of every core.
         default_chip: whether the chip was chosen for want of another choice.
-        iterations: trace only so many iterations of outermost affine loops, for extrapolation; outputs are then not
-            wholly written, and nothing is said about that.
+        shortened: where not all iterations of outermost affine loops are to run, those that did; for extrapolation.
         most_iterations: after which a loop on the device counts as one that never ends.
 
     Raises:
@@ -44,7 +44,7 @@ class Options:
     trip_counts: Mapping[str, int] | None = None
     sink: Callable[[int, Instruction], None] | None = None
     default_chip: bool = False
-    iterations: int | None = None
+    shortened: Shortened | None = None
     most_iterations: int = MOST_ITERATIONS
 
     def __post_init__(self) -> None:
@@ -63,8 +63,8 @@ class Options:
             )
         if self.sink is not None and not callable(self.sink):
             raise _wrong("sink", "a function of a core and an instruction", self.sink, "pass one, or None")
-        if self.iterations is not None and not _is_count(self.iterations, 1):
-            raise _wrong("iterations", "an integer from 1", self.iterations, "pass one, or None for all")
+        if self.shortened is not None and (self.values or not isinstance(self.shortened, Shortened)):
+            raise _wrong("shortened", "None where values are computed", self.shortened, "run without values")
         if not _is_count(self.most_iterations, 1):
             raise _wrong("most_iterations", "an integer from 1", self.most_iterations, "pass one")
 

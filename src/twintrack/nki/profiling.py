@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from twintrack.errors import KernelError
+from twintrack.neuroncore.emulator.shortened import FEWEST, Shortened
 from twintrack.neuroncore.isa.instruction import Instruction
+from twintrack.neuroncore.memory.generation import Generation
 from twintrack.neuroncore.timing.extended import extended_profile
-from twintrack.neuroncore.timing.extrapolate import FEWEST, Loop, needed_iterations
+from twintrack.neuroncore.timing.extrapolate import Loop, needed_iterations, proven
 from twintrack.neuroncore.timing.parameters import Parameters, parameters_of
 from twintrack.neuroncore.timing.profile import Profile
 from twintrack.neuroncore.timing.summary import Progress, Run, profile_of
@@ -21,7 +25,6 @@ from twintrack.nki.launch import Launch, launch
 __all__ = ["profile", "run_traced"]
 
 _TELL_EVERY = 5000
-_LNC2 = (2,)
 
 
 def profile(
@@ -48,8 +51,8 @@ def profile(
         options: further options of the run, such as ``strict`` or ``trip_counts`` of loops over registers.
         what_if: whether it is timed again with one limit lifted at a time.
         drop_reloads: whether loads of what an earlier tile still holds are left out, as the compiler is known to.
-        extrapolate: whether of long outermost ``nl.affine_range`` loops only the first iterations are traced, where the
-            rest is proven to be the same; see ``timing.extrapolate``.
+        extrapolate: whether of long outermost ``nl.affine_range`` loops only the first iterations and the last are
+            traced, where the others are proven to do the same; see ``language.proven`` and ``timing.extrapolate``.
         progress: told the stage, how much is done and how much there is.
 
     Returns:
@@ -67,7 +70,7 @@ def profile(
         base = replace(base, generation=options_from_environment(chip=chip).generation)
     parameters = parameters_of(base.generation.chip)
     asked = replace(base, values=False)
-    if extrapolate and made.grid != _LNC2 and not drop_reloads:
+    if extrapolate and math.prod(made.grid) == 1 and not drop_reloads:
         found = _extrapolated(
             made, arrays_or_shapes, dict(settings or {}), asked, parameters, what_if, progress
         )
@@ -86,27 +89,25 @@ def _extrapolated(
     what_if: bool,
     progress: Progress | None,
 ) -> Profile | None:
-    """The profile from the first iterations of long affine loops; ``None`` where all must be traced."""
-    iterations = FEWEST
+    """The profile from some iterations of long affine loops; ``None`` where the kernel must be traced whole."""
+    least = FEWEST
     while True:
-        asked = replace(options, iterations=iterations)
         try:
-            done, run = run_traced(kernel, args, kwargs, asked, parameters, progress)
-        except KernelError:
-            return None  # a part of the kernel may need what left-out iterations make; the whole run tells
+            done, run = run_traced(kernel, args, kwargs, options, parameters, progress, least)
+        except Exception:  # noqa: BLE001 - whatever went wrong, the whole run tells, without watched indices
+            return None
         shortened = done.cores[0].shortened
         if len(run.traces) != 1 or shortened is None:
             return None
         if not shortened.loops:
             return profile_of(run, what_if=what_if, progress=progress)
-        loops = [Loop(total, tuple(starts)) for total, starts in shortened.loops]
-        needed = max(needed_iterations(run.traces[0], loop, run.generation) for loop in loops)
-        if needed <= iterations:
-            found = extended_profile(run, loops, what_if=what_if, progress=progress)
-            if found is not None:
-                return found
-            needed = 2 * iterations  # not steady yet; loops with too few iterations for that run whole
-        iterations = needed
+        trace, loops = proven(run.traces[0], shortened.loops)
+        if not loops:
+            return None
+        found = extended_profile(replace(run, traces=(trace,)), loops, what_if=what_if, progress=progress)
+        if found is not None:
+            return found
+        least = 2 * max(loop.traced for loop in loops)  # not steady yet; loops too short for that run whole
 
 
 def _require_settings(settings: object) -> None:
@@ -158,6 +159,11 @@ class _Sink:
         if self._progress is not None and self._count % _TELL_EVERY == 0:
             self._progress("tracing", self._count, 0)
 
+    def enough(self, least: int, generation: Generation, starts: Sequence[int]) -> int:
+        """Iterations of a loop that must be traced, by the numbers of instructions before those that were."""
+        (trace,) = self.traces.values()
+        return max(least, needed_iterations(trace, Loop(0, tuple(starts)), generation))
+
 
 def run_traced(
     kernel: Kernel,
@@ -166,6 +172,7 @@ def run_traced(
     options: Options,
     parameters: Parameters,
     progress: Progress | None = None,
+    least: int | None = None,
 ) -> tuple[Launch, Run]:
     """Run a kernel and keep what it issues, to be timed.
 
@@ -176,6 +183,7 @@ def run_traced(
         options: of the run; a sink of its own is called too.
         parameters: of the chip.
         progress: told how many instructions there are.
+        least: iterations of long affine loops that are enough, if they show how the loop goes on; ``None`` for all.
 
     Returns:
         What the launch did, and what there is to time.
@@ -184,7 +192,8 @@ def run_traced(
         KernelError: at the kernel author's line; if no instruction is issued.
     """
     sink = _Sink(parameters, progress)
-    asked = replace(options, sink=_both(sink.keep, options.sink))
+    short = None if least is None else Shortened(partial(sink.enough, least, options.generation))
+    asked = replace(options, sink=_both(sink.keep, options.sink), shortened=short)
     done = launch(kernel.function, kernel.grid, args, kwargs, asked, kernel.schedule)
     name = getattr(kernel, "__name__", "kernel")
     if not sink.traces:

@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from twintrack.neuroncore.emulator import access
 from twintrack.neuroncore.emulator.ops import HANDLERS, VALUELESS
+from twintrack.neuroncore.emulator.shortened import Shortened
 from twintrack.neuroncore.isa.instruction import Instruction, LoopFrame
 from twintrack.neuroncore.isa.legality import LEGALITY
 from twintrack.neuroncore.isa.legality.common import broken
@@ -30,7 +31,7 @@ from twintrack.neuroncore.memory.view import Cut, Cuts, Forms, View
 if TYPE_CHECKING:
     from twintrack.neuroncore.emulator.machine import Machine
 
-__all__ = ["MOST_ITERATIONS", "Checks", "Core", "Shortened"]
+__all__ = ["MOST_ITERATIONS", "Checks", "Core"]
 
 Array = npt.NDArray[Any]
 Observer = Callable[["Core", Instruction], None]
@@ -48,22 +49,6 @@ class Checks(StrEnum):
     """Everything but what costs a second look at every access or value."""
     ALL = "all"
     """Everything, also accesses that nothing orders and values outside the valid range of a function."""
-
-
-class Shortened:
-    """Outermost affine loops of which only the first iterations run, so that the rest can be extrapolated.
-
-    Args:
-        most: iterations that run, of loops that have at least four times as many.
-    """
-
-    def __init__(self, most: int) -> None:
-        self.most = most
-        self.least = 4 * most
-        """Loops with fewer iterations run whole."""
-        self.loops: list[tuple[int, list[int]]] = []
-        """Per loop that was shortened: iterations that it has, and the count of instructions at the start of each that
-        ran and at the end of the last."""
 
 
 class Core:
@@ -115,7 +100,7 @@ class Core:
         self.rank = 0
         """Among the ranks that run at once; set by the machine."""
         self.shortened: Shortened | None = None
-        """Where only the first iterations of outermost affine loops are to be traced."""
+        """Where not all iterations of outermost affine loops are to be traced."""
         self.loops: list[LoopFrame] = []
         """Every NKI loop that is running, the outermost first."""
         self.started = 0

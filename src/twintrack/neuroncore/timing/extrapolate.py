@@ -1,10 +1,11 @@
 """Long affine loops from their first iterations.
 
-An outermost ``affine_range`` loop may be extrapolated if its body is proven affine: every traced iteration issues the
-same instructions (same signatures, same lines), at places that move by a constant from one iteration to the next, and
-no address depends on data. The time of a kernel is then a line in the number of iterations once the pipeline is full:
-the trace of ``n`` iterations is timed with fewer of them, and if successive differences agree the rest is added. Start
-and end of the loop are in the trace, so prefetching and draining are timed, not guessed.
+An outermost ``affine_range`` loop may be extrapolated if it is proven that all iterations do the same: what its Python
+can see and do is looked at where it runs (``nki.language.proven``); here, every traced iteration and the very last one
+must issue the same instructions (same signatures, same lines), at places that move by a constant from one iteration to
+the next. The time of a kernel is then a line in the number of iterations once the pipeline is full: the trace of ``n``
+iterations is timed with fewer of them, and if successive differences agree the rest is added. Start and end of the loop
+are in the trace, so prefetching and draining are timed, not guessed.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+from twintrack.neuroncore.emulator.shortened import FEWEST, ShortLoop
 from twintrack.neuroncore.memory.buffer import MemoryRegion
 from twintrack.neuroncore.memory.generation import Generation
 from twintrack.neuroncore.timing.dma import Transfer
@@ -23,20 +25,17 @@ from twintrack.neuroncore.timing.trace import ENGINES, Step, Trace
 
 __all__ = [
     "AGREEMENT",
-    "FEWEST",
     "Extrapolated",
     "Grown",
     "Loop",
     "extrapolate",
-    "is_affine",
     "needed_iterations",
+    "proven",
     "without",
 ]
 
 AGREEMENT = 2e-4
 """Relative difference of two successive iterations' times below which the loop counts as steady."""
-FEWEST = 6
-"""Iterations that show whether a loop is steady, at least."""
 _FEWEST_STEPS = 400
 """Instructions that the traced iterations must have, so that the start of the pipeline is a small part of them."""
 _FILLS = 3
@@ -122,18 +121,47 @@ def needed_iterations(trace: Trace, loop: Loop, generation: Generation) -> int:
     return max(needed)
 
 
-def is_affine(trace: Trace, loop: Loop) -> bool:
-    """Whether every traced iteration but the first is its predecessor moved by a constant."""
-    bodies = [trace.steps[start:end] for start, end in pairwise(loop.starts)]
-    if len({len(body) for body in bodies}) != 1:
+def proven(trace: Trace, loops: Sequence[ShortLoop]) -> tuple[Trace, list[Loop]]:
+    """A trace without the last iterations of loops, which ran to be compared with the first ones.
+
+    Args:
+        trace: of a kernel of which loops were shortened.
+        loops: in the order in which they ran.
+
+    Returns:
+        The trace with each loop's first iterations, and the loops in it; none if an iteration does anything else than
+        those before it, moved by a constant.
+    """
+    found: list[Loop] = []
+    kept: list[Step] = []
+    end = 0
+    for one in loops:
+        if not _is_affine(trace, one):
+            return trace, []
+        shift = len(kept) - end
+        kept += trace.steps[end : one.starts[-1]]
+        found.append(Loop(one.total, tuple([start + shift for start in one.starts])))
+        end = one.end
+    kept += trace.steps[end:]
+    return _with(trace, kept), found
+
+
+def _is_affine(trace: Trace, loop: ShortLoop) -> bool:
+    """Whether every traced iteration but the first is its predecessor moved by a constant; the last one too."""
+    spans = pairwise((*loop.starts, loop.end))
+    bodies = [trace.steps[start:end] for start, end in spans]
+    if len(bodies) <= FEWEST or len({len(body) for body in bodies[1:]}) != 1:
         return False
     moves: list[list[int]] | None = None
-    for before, after in pairwise(bodies[1:]):
+    for before, after in pairwise(bodies[1:-1]):
         found = _moves(trace, before, after)
         if found is None or (moves is not None and found != moves):
             return False
         moves = found
-    return moves is not None
+    assert moves is not None  # noqa: S101 - there are some iterations
+    apart = loop.total - len(bodies) + 1
+    ahead = [[apart * each for each in step] for step in moves]
+    return _moves(trace, bodies[-2], bodies[-1]) == ahead
 
 
 def _moves(trace: Trace, before: Sequence[Step], after: Sequence[Step]) -> list[list[int]] | None:
@@ -186,13 +214,11 @@ def extrapolate(
     repeats is taken (of one alone where several loops were shortened).
 
     Args:
-        trace: with at least four iterations of each loop.
-        loops: the shortened ones.
+        trace: as ``proven`` gives it.
+        loops: likewise.
         generation: whose memory sizes hold.
         parameters: those of the trace by default.
     """
-    if any(loop.traced < FEWEST or not is_affine(trace, loop) for loop in loops):
-        return None
     if len(loops) == 1:
         return _one_loop(trace, loops[0], generation, parameters)
     whole = schedule(trace, generation, parameters).seconds
@@ -276,8 +302,13 @@ def without(trace: Trace, loop: Loop, count: int) -> Trace:
         count: iterations to leave out.
     """
     start, end = loop.starts[-1 - count], loop.starts[-1]
+    return _with(trace, [*trace.steps[:start], *trace.steps[end:]])
+
+
+def _with(trace: Trace, steps: list[Step]) -> Trace:
+    """The trace with some of its steps."""
     shorter = Trace(trace.parameters)
-    shorter.steps = [*trace.steps[:start], *trace.steps[end:]]
+    shorter.steps = steps
     shorter.region_buffers, shorter.region_boxes = trace.region_buffers, trace.region_boxes
     shorter.members, shorter.buffers, shorter.lines = trace.members, trace.buffers, trace.lines
     return shorter

@@ -8,15 +8,18 @@ place in all of them (``LoopFrame``), so that a stream tells which loops were wh
 from __future__ import annotations
 
 import operator
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from typing import TypeVar
 
-from twintrack.neuroncore.emulator.core import Core, Shortened
+from twintrack.neuroncore.emulator.core import Core
 from twintrack.neuroncore.emulator.one_body import OneBody
 from twintrack.neuroncore.isa.instruction import Instruction, LoopFrame, Register
 from twintrack.nki.context import current_core, is_running
 from twintrack.nki.isa.issue import author_error
 from twintrack.nki.isa.registers import VirtualRegister, endless, known_integer, trip_count
+from twintrack.nki.language.proven import needed_of
 from twintrack.nki.language.scopes import body_of
 
 __all__ = [
@@ -30,6 +33,7 @@ __all__ = [
     "while_loop",
 ]
 
+Number = TypeVar("Number")
 _ONE_BODY = "one body"
 """Under which a core's state holds the comparison of iterations while a loop on the device runs."""
 
@@ -51,8 +55,14 @@ class LoopRange:
             return iter(self.numbers)
         core = current_core()
         if core.shortened is not None and self.kind == "affine" and not core.loops:
-            return _shortened(core, core.shortened, self.numbers)
-        return _counted(core, self.kind, self.numbers)
+            pairs = needed_of(core, core.shortened, self.numbers, sys._getframe(1))
+            return self.marked(core, _counted(core, self.kind, pairs))
+        return self.marked(core, _counted(core, self.kind, enumerate(self.numbers)))
+
+    def marked(self, core: Core, indices: Iterator[int]) -> Iterator[int]:
+        """The indices as the kernel gets them; ``core`` runs it."""
+        del core
+        return indices
 
     def __len__(self) -> int:
         return len(self.numbers)
@@ -70,33 +80,20 @@ class LoopRange:
         return f"{self.kind}_{self.numbers!r}"
 
 
-def _counted(core: Core, kind: str, numbers: Iterable[int]) -> Iterator[int]:
-    """The numbers, while a frame on the core's loops says in which iteration they are."""
+def _counted(core: Core, kind: str, pairs: Iterable[tuple[int, Number]]) -> Iterator[Number]:
+    """Numbers, given with their iteration, while a frame on the core's loops says in which one they are."""
     loop, loops = core.started, core.loops
     core.started += 1
     at = len(loops)
     loops.append(LoopFrame(loop, kind, 0))
     try:
-        for iteration, number in enumerate(numbers):
+        for iteration, number in pairs:
             if at >= len(loops) or loops[at].loop != loop:  # a loop around it was dropped half-way
                 at = next(place for place, frame in enumerate(loops) if frame.loop == loop)
             loops[at] = LoopFrame(loop, kind, iteration)
             yield number
     finally:
         loops[:] = [frame for frame in loops if frame.loop != loop]
-
-
-def _shortened(core: Core, shortened: Shortened, numbers: range) -> Iterator[int]:
-    """The first iterations of an outermost affine loop; notes how many there are, and where each begins."""
-    if len(numbers) < shortened.least:
-        yield from _counted(core, "affine", numbers)
-        return
-    starts: list[int] = []
-    shortened.loops.append((len(numbers), starts))
-    for number in _counted(core, "affine", numbers[: shortened.most]):
-        starts.append(core.count)
-        yield number
-    starts.append(core.count)
 
 
 def _unrolled(kind: str, start: object, stop: object, step: object) -> LoopRange:
@@ -143,7 +140,7 @@ def static_range(start: int, stop: int | None = None, step: int = 1) -> LoopRang
 def _on_device(core: Core, kind: str, bounds: tuple[object, ...], numbers: range) -> Iterator[int]:
     """The numbers, as ``_counted`` gives them; every iteration must issue what the first one issued."""
     if not core.checked:
-        yield from _counted(core, kind, numbers)
+        yield from _counted(core, kind, enumerate(numbers))
         return
     found = core.state.get(_ONE_BODY)
     if found is None:
@@ -153,7 +150,7 @@ def _on_device(core: Core, kind: str, bounds: tuple[object, ...], numbers: range
     body = watch.enter(core, kind, core.author_line(), bounds)
     whole = False
     try:
-        for number in _counted(core, kind, numbers):
+        for number in _counted(core, kind, enumerate(numbers)):
             watch.iterate(core, body)
             yield number
         whole = True

@@ -184,7 +184,7 @@ def _pattern(tensor: Tile, expressions: list[Affine]) -> tuple[tuple[int, ...], 
     strides = [0] * rank
     offset = tensor.offset
     for one, step in zip(expressions, tensor.strides, strict=True):
-        offset += one.const * step
+        offset += int(one.const) * step
         for axis, coef in enumerate(one.aligned(rank)):
             strides[axis] += coef * step
     return shape, tuple(strides), offset

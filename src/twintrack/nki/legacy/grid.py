@@ -10,11 +10,12 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from twintrack.nki.context import current_core, is_running
+from twintrack.neuroncore.emulator.core import Core
 from twintrack.nki.isa.issue import author_error
 from twintrack.nki.language import programs
 from twintrack.nki.language.loops import LoopRange
 from twintrack.nki.language.programs import program_id, program_ndim
+from twintrack.nki.language.traced_index import is_traced
 
 __all__ = [
     "LoopIndex",
@@ -44,12 +45,11 @@ class LoopIndex(int):
 class _Range(LoopRange):
     """A loop whose indices know it, as ``nl.loop_reduce`` asks."""
 
-    def __iter__(self) -> Iterator[int]:
-        if not is_running():
-            yield from self.numbers
-            return
-        core = current_core()
-        for number in super().__iter__():
+    def marked(self, core: Core, indices: Iterator[int]) -> Iterator[int]:
+        for number in indices:
+            if is_traced(number):  # it knows its loop
+                yield number
+                continue
             frame = core.loops[-1]
             index = LoopIndex(number)
             index.loop, index.first = frame.loop, frame.iteration == 0

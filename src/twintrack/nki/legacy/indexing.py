@@ -9,20 +9,23 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
-from typing import Any, NoReturn
+from typing import Any, NoReturn, cast
 
 import numpy as np
 
 from twintrack.nki.isa.issue import author_error
+from twintrack.nki.language.traced_index import is_traced
 from twintrack.nki.tensor_index import DynamicSlice
 
 __all__ = ["Affine", "Comparison", "Grid", "Predicate", "arange", "ds", "mgrid"]
 
 
 def _whole(value: Any) -> int | None:
-    """The integer that this is; ``None`` where it is none."""
+    """The integer that this is, also one that is watched; ``None`` where it is none."""
     if isinstance(value, bool):
         return None
+    if is_traced(value):
+        return cast("int", value)  # comparisons of it are watched
     try:
         return int(value.__index__())
     except AttributeError:
@@ -240,7 +243,8 @@ def arange(*args: Any) -> Affine:
     span = range(*[one for one in numbers if one is not None])
     if not span:
         raise author_error("at least one index from nl.arange", f"{span}", "start below the end")
-    return Affine((len(span),), (span.step,), span.start)
+    start = numbers[0] if len(numbers) > 1 else 0
+    return Affine((len(span),), (span.step,), span.start if start is None else start)
 
 
 def ds(start: Any, size: Any) -> DynamicSlice:

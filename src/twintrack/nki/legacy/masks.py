@@ -71,7 +71,8 @@ Bound = tuple[tuple[int, ...], int]
 def _solve(bounds: list[Bound], region: Region) -> Iterator[Region]:
     """Rectangles in which all bounds are at least 0."""
     left: list[Bound] = []
-    for coefs, const in bounds:
+    # what leaves out nothing goes first: of a loop's index it then holds for all iterations or is seen to differ
+    for coefs, const in [(coefs, const) for coefs, const in bounds if _extremes(coefs, const, region)[0] < 0]:
         axes = [axis for axis, step in enumerate(coefs) if step]
         if len(axes) > 1:
             left.append((coefs, const))

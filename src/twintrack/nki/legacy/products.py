@@ -12,6 +12,7 @@ from twintrack.nki import isa
 from twintrack.nki.context import current_core
 from twintrack.nki.isa.issue import author_error, op_name
 from twintrack.nki.language import matrix
+from twintrack.nki.language.traced_index import is_traced
 from twintrack.nki.legacy.copies import reachable
 from twintrack.nki.legacy.grid import LoopIndex
 from twintrack.nki.legacy.masks import regions, whole
@@ -250,7 +251,7 @@ def loop_reduce(
     del name
     tile = _whole(on_chip("nl.loop_reduce", "x", x))
     indices = loop_indices if isinstance(loop_indices, list | tuple) else (loop_indices,)
-    loops = [one for one in indices if isinstance(one, LoopIndex)]
+    loops = [one for one in indices if type(one) is LoopIndex or is_traced(one)]
     reduced = {one.loop for one in loops}
     core = current_core()
     frame = core.author()
