@@ -62,7 +62,7 @@ def main() -> None:
     for arguments in _installations(project, options.torch_index):
         _pip(venv, arguments)
     (venv / RECORD).write_text(json.dumps(wanted, indent=1) + "\n", encoding="utf-8")
-    print(f"setup: {venv} is ready", flush=True)
+    print(f"setup: {venv} is ready; in a shell: . {venv}/bin/activate", flush=True)
 
 
 def _wanted(venv: Path) -> dict[str, str]:

@@ -40,6 +40,13 @@ def _commands() -> list[tuple[str, list[str]]]:
 COMMANDS = _commands()
 
 
+def test_the_readme_says_how_its_commands_are_found_before_it_shows_one():
+    """``make setup`` puts ``twintrack`` and our ``python`` into ``.venv`` only."""
+    told, first = README.find(". .venv/bin/activate"), README.find("```console")
+
+    assert 0 < told < first
+
+
 def _environment(folder: Path) -> dict[str, str]:
     return {
         **os.environ,
