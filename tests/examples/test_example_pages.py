@@ -89,3 +89,12 @@ def test_a_size_that_the_example_has_not_is_named(capsys):
 
     assert left.value.code == 2
     assert "softmax has the sizes rows, columns, not width" in capsys.readouterr().err
+
+
+def test_a_name_of_the_table_runs_all_kernels_of_its_folder(capsys):
+    table = (FOLDER / "README.md").read_text(encoding="utf-8")
+    for folder in re.findall(r"^\| \[(\w+)\]", table, re.MULTILINE):
+        assert _runner().main([folder, "--no-values"]) == 0
+        printed = capsys.readouterr().out
+        for one in _runner().EXAMPLES:
+            assert (f"{one.name}: " in printed) == (one.folder == folder)
