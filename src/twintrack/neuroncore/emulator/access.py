@@ -324,7 +324,7 @@ def _require_touched(ins: Instruction, view: View) -> None:
     if view.dynamic is not None:
         if isinstance(view.dynamic.index, View):
             _require_touched(ins, view.dynamic.index)
-        if written.nothing:
+        if written.nothing and written.undefined is None:
             raise _never_written(ins, view, view.storage, view.pattern())
     elif not written.whole:
         require_written(ins, view)

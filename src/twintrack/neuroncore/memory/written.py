@@ -57,7 +57,7 @@ class Written:
         everything: whether all of it counts as written from the start, as arguments do.
     """
 
-    __slots__ = ("_grain", "_mask", "nothing", "size", "whole")
+    __slots__ = ("_grain", "_mask", "nothing", "size", "undefined", "whole")
 
     def __init__(self, size: int, *, everything: bool = False) -> None:
         self.size = size
@@ -65,8 +65,18 @@ class Written:
         """All of it."""
         self.nothing = not everything
         """None of it."""
+        self.undefined: Written | None = None
+        """What may be read although it was never written, as the rest of a masked result may."""
         self._mask: npt.NDArray[np.bool_] | None = None
         self._grain = size
+
+    def allow(self, pattern: Pattern) -> None:
+        """Let these bytes be read, whether or not they were written."""
+        if self.whole:
+            return
+        if self.undefined is None:
+            self.undefined = Written(self.size)
+        self.undefined.mark(pattern)
 
     def mark_all(self) -> None:
         """All of it was written."""
@@ -83,7 +93,9 @@ class Written:
         self.nothing = False
 
     def clear(self, pattern: Pattern | None = None) -> None:
-        """These bytes, or all, count as never written."""
+        """These bytes, or all, count as never written, and may not be read."""
+        if self.undefined is not None:
+            self.undefined.clear(pattern)
         if pattern is None or pattern[2] == self.size:
             self.whole, self.nothing, self._mask = False, True, None
         elif not self.nothing:
@@ -91,14 +103,25 @@ class Written:
             self.whole = False
 
     def covers(self, pattern: Pattern) -> bool:
-        """Whether every one of these bytes was written."""
-        if self.whole or self.nothing:
-            return self.whole
+        """Whether every one of these bytes was written, or may be read."""
+        if self.whole:
+            return True
         mask = self._mask
         if mask is not None and mask.all():
             self.mark_all()
             return True
-        return bool(self._mask_at(pattern).all())
+        if self.undefined is not None:
+            return bool(self._readable(pattern).all())
+        return not self.nothing and bool(self._mask_at(pattern).all())
+
+    def _readable(self, pattern: Pattern) -> npt.NDArray[np.bool_]:
+        """Grains of these bytes that were written or may be read."""
+        other = self.undefined
+        assert other is not None  # noqa: S101 - asked only then
+        grain = gcd(self._grain, other._grain)
+        self._refined(grain)
+        other._refined(grain)
+        return np.asarray(self._mask_at(pattern) | other._mask_at(pattern))
 
     def touches(self, pattern: Pattern) -> bool:
         """Whether any of these bytes was written."""
@@ -110,9 +133,12 @@ class Written:
         """Byte of the buffer, the first of these that was never written; -1 where all were."""
         if self.whole:
             return -1
-        if self.nothing:
+        if self.undefined is not None:
+            found = np.argwhere(~self._readable(pattern))
+        elif self.nothing:
             return pattern[0]
-        found = np.argwhere(~self._mask_at(pattern))
+        else:
+            found = np.argwhere(~self._mask_at(pattern))
         if not len(found):
             return -1
         start, outer, _ = pattern
@@ -156,11 +182,20 @@ class Written:
         self.nothing = False
 
     def covers_rows(self, starts: npt.NDArray[np.int64], inner: Pattern) -> npt.NDArray[np.bool_]:
-        """Of rows that begin at these bytes, each as far as ``inner`` goes: which were wholly written."""
-        if self.whole or self.nothing:
+        """Of rows that begin at these bytes, as far as ``inner`` goes: which were written whole or may be read."""
+        other = self.undefined
+        if self.whole or (self.nothing and other is None) or not len(starts):
             return np.full(len(starts), self.whole, np.bool_)
+        if other is not None:
+            grain = gcd(self._grain, other._grain)
+            self._refined(grain)
+            other._refined(grain)
         grains, mask = self._rows(starts, inner)
-        return np.asarray(mask[grains].all(axis=1))
+        found = mask[grains]
+        if other is not None:
+            grains, mask = other._rows(starts, inner)
+            found |= mask[grains]
+        return np.asarray(found.all(axis=1))
 
     def mark_rows(self, starts: npt.NDArray[np.int64], inner: Pattern) -> None:
         """Rows that begin at these bytes were written, each as far as ``inner`` goes."""
@@ -171,7 +206,9 @@ class Written:
         self.nothing = False
 
     def clear_rows(self, starts: npt.NDArray[np.int64], inner: Pattern) -> None:
-        """Rows that begin at these bytes count as never written."""
+        """Rows that begin at these bytes count as never written, and may not be read."""
+        if self.undefined is not None:
+            self.undefined.clear_rows(starts, inner)
         if self.nothing or not len(starts):
             return
         grains, mask = self._rows(starts, inner)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from twintrack.nki import isa
 from twintrack.nki.isa.issue import author_error
 from twintrack.nki.language import matrix, tiles
 from twintrack.nki.legacy.masks import Region
-from twintrack.nki.legacy.regions import on_chip, operand, over, part, undefined
+from twintrack.nki.legacy.regions import defined, on_chip, operand, over, part, undefined
 from twintrack.nki.legacy.tile import Tile
 from twintrack.nki.tensor import NkiTensor
 
@@ -37,18 +38,37 @@ def assign(target: Tile, value: Any) -> None:
         return  # the second half of ``view[...] += value``
     if tile.size != target.size or (tile.ndim == target.ndim and tile.shape != target.shape):
         tile = repeated("an assignment", tile, target.shape)
-    if tile._parts is not None and tile.shape == target.shape:
-        _assign_parts(target, tile, tile._parts)
-        return
-    over(None, target.shape, [target], lambda dst: _move(dst, tile))
+    parts = defined(tile)
+    if parts is None:
+        over(None, target.shape, [target], lambda dst: _move(dst, tile))
+    else:
+        _assign_parts(target, tile, parts)
 
 
-def _assign_parts(target: Tile, tile: Tile, parts: tuple[Region, ...]) -> None:
-    """Copy what a mask left of a result: the instruction wrote no more of the target, whose rest stays as it was."""
+def _assign_parts(target: Tile, tile: Tile, parts: Sequence[Region]) -> None:
+    """Copy what masks left of a result: the instruction wrote no more of the target, whose rest stays as it was."""
     if target.storage.buffer.on_chip and not target._limits and target.dynamic is None:
         undefined(target)  # where nothing was written it is as undefined as the result
     for region in parts:
-        _move(part(target, region), part(tile, region))
+        _move(part(target, _region_in(target, tile, region)), part(tile, region))
+
+
+def _region_in(target: Tile, tile: Tile, region: Region) -> Region:
+    """The rectangle of a target that one of a tile of as many elements is, where they differ in axes of size 1 alone.
+
+    Raises:
+        KernelError: if they differ otherwise, so that it may be none.
+    """
+    if target.shape == tile.shape:
+        return region
+    spans = [span for span, size in zip(region, tile.shape, strict=True) if size != 1]
+    if [size for size in target.shape if size != 1] != [size for size in tile.shape if size != 1]:
+        raise author_error(
+            "a target of the same shape for a result of which a mask left a part",
+            f"{list(target.shape)} for {list(tile.shape)}",
+            "index the target with the result's axes",
+        )
+    return tuple([(0, 1) if size == 1 else spans.pop(0) for size in target.shape])
 
 
 def _fill(dst: Tile, number: Any) -> None:

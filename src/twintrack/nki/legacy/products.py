@@ -7,7 +7,6 @@ from typing import Any
 
 from twintrack.neuroncore.memory.buffer import MemoryRegion
 from twintrack.neuroncore.memory.dtypes import DTYPES, DType
-from twintrack.neuroncore.memory.storage import Storage
 from twintrack.nki import isa
 from twintrack.nki.context import current_core
 from twintrack.nki.isa.issue import author_error, op_name
@@ -16,14 +15,13 @@ from twintrack.nki.language.traced_index import is_traced
 from twintrack.nki.legacy.copies import reachable
 from twintrack.nki.legacy.grid import LoopIndex
 from twintrack.nki.legacy.masks import regions, whole
-from twintrack.nki.legacy.regions import fresh, in_sbuf, is_undefined, kind_of, on_chip, over, undefined
+from twintrack.nki.legacy.regions import fresh, in_sbuf, kind_of, on_chip, over, undefined
 from twintrack.nki.legacy.tile import Tile
 
 __all__ = ["Product", "loop_reduce", "matmul", "nc_matmul"]
 
 _FLOAT32 = DTYPES["float32"]
 _REDUCTIONS = "nki.legacy loop_reduce"
-_UNDEFINED = "nki.legacy sums of which a mask left nothing so far"
 
 
 class Product:
@@ -60,14 +58,9 @@ class Product:
         """Accumulate onto a tile in PSUM."""
         if target.buffer is not MemoryRegion.psum or target.shape != self.shape:
             return False
-        held: dict[int, Storage] = current_core().state.setdefault(_UNDEFINED, {})
         found = target.storage.written.touches(target.pattern())
-        if found and id(target.storage) in held and is_undefined(target):
-            self._issue(target, accumulate=False)
-            return True
         if not found and self.mask is not None and not self._left():
             undefined(target)  # it may be read, as all that a mask leaves out
-            held[id(target.storage)] = target.storage
         # the first product overwrites what nothing wrote
         self._issue(target, accumulate=True if found else None)
         return True

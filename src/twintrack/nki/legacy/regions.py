@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from twintrack.errors import KernelError
 from twintrack.neuroncore.memory.buffer import MemoryRegion
@@ -19,9 +21,9 @@ from twintrack.nki.tensor import NkiTensor, to_dtype
 
 __all__ = [
     "Along",
+    "defined",
     "fresh",
     "in_sbuf",
-    "is_undefined",
     "kind_of",
     "on_chip",
     "operand",
@@ -100,17 +102,39 @@ def fresh(shape: Sequence[int], dtype: DType, region: MemoryRegion = MemoryRegio
 
 
 def undefined(tile: Tile) -> None:
-    """What nothing writes of a result counts as written: it holds NaN, or 4 in integers.
+    """What nothing writes of a result may be read: it holds NaN, or 4 in integers.
 
     As documented, a masked instruction leaves the rest of its result undefined; kernels compute on with it, and do not
     store it.
     """
-    tile.storage.written.mark(tile.pattern())
+    tile.storage.written.allow(tile.pattern())
 
 
-def is_undefined(tile: Tile) -> bool:
-    """Whether a floating-point tile that ``undefined`` was called on holds nothing else yet, as far as values tell."""
-    return tile.storage.data is None or bool(np.isnan(tile.array().astype(np.float32)).all())
+def defined(tile: Tile) -> Sequence[Region] | None:
+    """The rectangles of a tile that something wrote, where masks left out others; ``None`` where all of it counts."""
+    written = tile.storage.written
+    if written.whole or written.undefined is None or tile.dynamic is not None:
+        return None
+    there = written.which(tile.shape, tile.strides, tile.offset, tile.dtype.bytes)
+    return None if there.all() else tuple(_rectangles(there))
+
+
+def _rectangles(there: npt.NDArray[np.bool_]) -> Iterator[Region]:
+    """Rectangles that cover exactly the true elements: runs of equal slabs along the last axis, and so on in each."""
+    axis = there.ndim - 1
+    if axis < 0 or not there.any():
+        return
+    slabs = np.moveaxis(there, axis, 0)
+    changes = (slabs[1:] != slabs[:-1]).reshape(len(slabs) - 1, -1).any(axis=1)
+    ends = [0, *(int(at) + 1 for at in np.flatnonzero(changes)), len(slabs)]
+    for start, stop in pairwise(ends):
+        slab = np.asarray(slabs[start])
+        if not axis:
+            if slab:
+                yield ((start, stop),)
+            continue
+        for region in _rectangles(slab):
+            yield (*region, (start, stop))
 
 
 def over(
@@ -140,8 +164,6 @@ def over(
     found = regions(mask, shape)
     if result is not None and found != [whole(shape)]:
         undefined(result)
-        mine = next(one for one in operands if one is result or (type(one) is Along and one.tile is result))
-        result._parts = tuple([_spans(mine, shape, region) for region in found])
     for region in found:
         issue(*[_cut(one, shape, region) for one in operands])
 

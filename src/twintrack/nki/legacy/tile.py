@@ -15,7 +15,7 @@ from twintrack.nki.context import current_core
 from twintrack.nki.isa.issue import author_error
 from twintrack.nki.legacy.access import Indirect, Limit, is_advanced, select
 from twintrack.nki.legacy.indexing import Affine, Grid, Predicate
-from twintrack.nki.legacy.masks import Region, regions
+from twintrack.nki.legacy.masks import regions
 from twintrack.nki.tensor import NkiTensor, tensor_error, to_dtype
 
 __all__ = ["Late", "Tile", "settle"]
@@ -42,12 +42,10 @@ class Late(Protocol):
 class Tile(NkiTensor):
     """A tensor, or a view of one, as kernels until 2.26 handle it."""
 
-    __slots__ = ("_late", "_limits", "_parts")
+    __slots__ = ("_late", "_limits")
 
     _late: Late | None
     _limits: tuple[Limit, ...]
-    _parts: tuple[Region, ...] | None
-    """Of a result what a mask left of it; the rest is undefined."""
 
     @classmethod
     def of(cls, tensor: NkiTensor) -> Tile:
@@ -55,7 +53,7 @@ class Tile(NkiTensor):
         if isinstance(tensor, Tile):
             return tensor
         made = object.__new__(cls)
-        made._late, made._limits, made._parts = None, (), None
+        made._late, made._limits = None, ()
         made._take(tensor)
         return made
 
@@ -63,7 +61,7 @@ class Tile(NkiTensor):
     def later(cls, late: Late) -> Tile:
         """The result of an operation that is not issued yet."""
         made = object.__new__(cls)
-        made._late, made._limits, made._parts = late, (), None
+        made._late, made._limits = late, ()
         made.shape, made.dtype = late.shape, late.dtype
         settle()
         current_core().state[_LATE] = made
@@ -77,7 +75,7 @@ class Tile(NkiTensor):
 
     def __getattr__(self, name: str) -> Any:
         """What a late result lacks until its instruction is issued."""
-        if name.startswith("__") or name in ("_late", "_limits", "_parts") or self._late is None:
+        if name.startswith("__") or name in ("_late", "_limits") or self._late is None:
             raise AttributeError(f"a tensor has no '{name}'")
         self.settled()
         return getattr(self, name)
@@ -125,7 +123,7 @@ class Tile(NkiTensor):
     ) -> Tile:
         made = super()._view(shape, strides, offset, dynamic, dtype)
         assert isinstance(made, Tile)  # noqa: S101 - a view is of its tensor's class
-        made._late, made._limits, made._parts = None, (), None
+        made._late, made._limits = None, ()
         return made
 
     # indexing
