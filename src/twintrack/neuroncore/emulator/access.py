@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,10 +9,8 @@ import numpy.typing as npt
 
 from twintrack.errors import KernelError
 from twintrack.neuroncore.convert import round_to, to_float32
-from twintrack.neuroncore.emulator import accumulators
 from twintrack.neuroncore.emulator.dynamic import Integers, columns, resolve, rows, within
 from twintrack.neuroncore.emulator.microscaling import scale_partitions
-from twintrack.neuroncore.emulator.partial import PARTIAL, touched
 from twintrack.neuroncore.isa.instruction import Instruction
 from twintrack.neuroncore.isa.legality.common import broken, name_of
 from twintrack.neuroncore.memory.dtypes import DType
@@ -25,6 +22,7 @@ if TYPE_CHECKING:
     from twintrack.neuroncore.emulator.core import Core
 
 __all__ = [
+    "never_written",
     "read_columns",
     "read_dynamic",
     "read_inside",
@@ -32,16 +30,12 @@ __all__ = [
     "resolve",
     "scale_view",
     "single",
-    "touch",
     "write",
     "write_raw",
     "wrote",
 ]
 
 Array = npt.NDArray[Any]
-_SCALED = frozenset({"nc_matmul_mx", "quantize_mx"})
-_PECULIAR = _SCALED | PARTIAL | accumulators.ACCUMULATING
-"""Instructions of which operands alone do not say what they read and write."""
 _QUADRANT = 32
 _SCALES = 4
 """Partitions with scales in a quadrant: one for each 8 partitions of data."""
@@ -73,10 +67,11 @@ def _not_there(ins: Instruction, view: View, pattern: Pattern) -> KernelError:
             "give them addresses that do not overlap, or finish with one before writing the other",
             view,
         )
-    return _never_written(ins, view, storage, pattern)
+    return never_written(ins, view, storage, pattern)
 
 
-def _never_written(ins: Instruction, view: View, storage: Storage, pattern: Pattern) -> KernelError:
+def never_written(ins: Instruction, view: View, storage: Storage, pattern: Pattern) -> KernelError:
+    """The error of reading what was never written."""
     first = storage.written.first_missing(pattern)
     buffer = storage.buffer
     at = np.unravel_index(first // buffer.dtype.bytes, buffer.shape)
@@ -275,59 +270,7 @@ def _clobber(core: Core, view: View) -> None:
             other.written.clear((at, ((theirs.partition_bytes, len(rows)),), end - start))
 
 
-# without values
-
-
-def touch(core: Core, ins: Instruction) -> None:
-    """Without values: what the instruction reads must have been written, and what it writes counts as written."""
-    outs: Sequence[View | None] = ins.outs
-    reads: Sequence[View | None] = ins.ins
-    if ins.opcode in _PECULIAR:
-        if ins.opcode in _SCALED:
-            outs, reads = _narrowed(ins)
-        elif ins.opcode in PARTIAL:
-            outs, reads = touched(ins)
-        elif core.checked:
-            accumulators.follow(core, ins)
-    if core.checked:
-        for view in reads:
-            if view is not None and (not view.storage.written.whole or view.dynamic is not None):
-                _require_touched(ins, view)
-    for out in outs:
-        if out is None:
-            continue
-        if out.dynamic is not None:
-            if core.checked and isinstance(out.dynamic.index, View):
-                _require_touched(ins, out.dynamic.index)
-            out.storage.modified = True
-            out.storage.written.mark_all()
-            if out.storage.buffer.address is not None:
-                core.holding(out.storage)
-        else:
-            wrote(core, out)
-
-
-def _narrowed(ins: Instruction) -> tuple[list[View | None], list[View | None]]:
-    """What is written and read: of scales of MX formats only the partitions that hold any."""
-    outs, reads = list(ins.outs), list(ins.ins)
-    data = reads[0]
-    assert data is not None  # noqa: S101 - both instructions have it
-    views, first = (outs, 1) if ins.opcode == "quantize_mx" else (reads, 2)
-    for at in range(first, len(views)):
-        view = views[at]
-        views[at] = None if view is None else scale_view(view, data.shape[0])
-    return outs, reads
-
-
-def _require_touched(ins: Instruction, view: View) -> None:
-    written = view.storage.written
-    if view.dynamic is not None:
-        if isinstance(view.dynamic.index, View):
-            _require_touched(ins, view.dynamic.index)
-        if written.nothing and written.undefined is None:
-            raise _never_written(ins, view, view.storage, view.pattern())
-    elif not written.whole:
-        require_written(ins, view)
+# scales of MX formats
 
 
 def scale_view(scale: View, partitions: int) -> View:

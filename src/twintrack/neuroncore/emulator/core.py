@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from twintrack.neuroncore.emulator import access
+from twintrack.neuroncore.emulator import access, valueless
 from twintrack.neuroncore.emulator.ops import HANDLERS, VALUELESS
 from twintrack.neuroncore.emulator.shortened import Shortened
 from twintrack.neuroncore.isa.instruction import Instruction, LoopFrame
@@ -283,7 +283,7 @@ class Core:
         if self.values or ins.opcode in VALUELESS:
             HANDLERS[ins.opcode](self, ins)
         else:
-            access.touch(self, ins)
+            valueless.touch(self, ins)
         if self.sink is not None:
             self.sink(ins)
         return ins

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from twintrack.neuroncore.emulator import access, alu
+from twintrack.neuroncore.emulator import access, alu, valueless
 from twintrack.neuroncore.emulator.ops import collective_counts
 from twintrack.neuroncore.emulator.ops.meeting import require_alike
 from twintrack.neuroncore.emulator.ops.registers import held, put
@@ -137,7 +137,7 @@ def _touched(column: list[Arrival]) -> bool:
     if column[0].core.values:
         return False
     for core, ins in column:
-        access.touch(core, ins)
+        valueless.touch(core, ins)
     return True
 
 

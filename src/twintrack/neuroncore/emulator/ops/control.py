@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from twintrack.errors import KernelError
-from twintrack.neuroncore.emulator import access
+from twintrack.neuroncore.emulator import access, valueless
 from twintrack.neuroncore.emulator.ops import registers
 from twintrack.neuroncore.emulator.ops.meeting import require_alike
 from twintrack.neuroncore.isa.instruction import Instruction
@@ -52,7 +52,7 @@ def _sendrecv(core: Core, ins: Instruction) -> None:
             if other.values:
                 held[lane] = other.read(theirs, source).copy()
             else:
-                access.touch(other, theirs)
+                valueless.touch(other, theirs)
         for other, theirs in arrivals.values():
             dst = theirs.outs[0]
             assert dst is not None  # noqa: S101
@@ -86,7 +86,7 @@ def _device_print(core: Core, ins: Instruction) -> None:
     if core.values:
         print(prefix, core.read(ins, tensor), flush=True)
     else:
-        access.touch(core, ins)
+        valueless.touch(core, ins)
         print(prefix, f"{tensor.dtype} {list(tensor.shape)}, without values", flush=True)
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from twintrack.neuroncore.emulator import access
+from twintrack.neuroncore.emulator import access, valueless
 from twintrack.neuroncore.isa.instruction import Instruction, Register
 from twintrack.neuroncore.isa.legality.common import broken
 
@@ -60,7 +60,7 @@ def _register_load(core: Core, ins: Instruction) -> None:
     (src,), (dst,) = ins.ins, ins.registers
     assert src is not None  # noqa: S101 - the operands of an issued instruction
     if not core.values:
-        access.touch(core, ins)
+        valueless.touch(core, ins)
         put(ins, dst, None)
         return
     found = core.read(ins, src).reshape(-1)[0]
@@ -73,7 +73,7 @@ def _register_store(core: Core, ins: Instruction) -> None:
     value = held(ins, src)
     ins.attributes["value"] = value
     if not core.values:
-        access.touch(core, ins)
+        valueless.touch(core, ins)
         return
     if isinstance(value, float) is not dst.dtype.is_float:
         kind = "a float32" if isinstance(value, float) else "an integer"
