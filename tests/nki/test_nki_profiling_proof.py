@@ -472,9 +472,28 @@ def scratch(missing):
     return kernel
 
 
+def placed(step):
+    def kernel(a):
+        """Tiles of the loop are placed by address: over one from before it, in some iteration, if they move."""
+        out, width = nl.ndarray(a.shape, a.dtype, buffer=nl.shared_hbm), a.shape[1] * 4
+        first = nl.ndarray((128, a.shape[1]), a.dtype, address=(0, 400 * step + width))
+        nisa.memset(first, 1.0)
+        for i in nl.affine_range(TRIPS):
+            tile = nl.ndarray((128, a.shape[1]), a.dtype, address=(0, i * step))
+            nisa.dma_copy(tile, a[i * 128 : (i + 1) * 128, :])
+            work(tile, 1)
+            store(out, i, tile)
+        store(out, 0, first)
+        return out
+
+    return kernel
+
+
 @pytest.mark.parametrize(
     ("kernel", "rows"),
     [
+        (placed(0), TRIPS * 128),
+        (placed(64), TRIPS * 128),
         (beyond_the_end, TRIPS * 128),
         (beyond_the_end, TRIPS * 128 - 77),
         (not_to_the_end, TRIPS * 128 - 77),
