@@ -14,11 +14,11 @@ from twintrack.neuroncore.emulator import accumulators
 from twintrack.neuroncore.emulator.dynamic import Integers, columns, resolve, rows, within
 from twintrack.neuroncore.emulator.microscaling import scale_partitions
 from twintrack.neuroncore.emulator.partial import PARTIAL, touched
-from twintrack.neuroncore.isa.instruction import Instruction
+from twintrack.neuroncore.isa.instruction import Instruction, Register
 from twintrack.neuroncore.isa.legality.common import broken, name_of
 from twintrack.neuroncore.memory.dtypes import DType
 from twintrack.neuroncore.memory.storage import Storage
-from twintrack.neuroncore.memory.view import View
+from twintrack.neuroncore.memory.view import Dynamic, View
 from twintrack.neuroncore.memory.written import Pattern
 
 if TYPE_CHECKING:
@@ -292,13 +292,19 @@ def touch(core: Core, ins: Instruction) -> None:
     if core.checked:
         for view in reads:
             if view is not None and (not view.storage.written.whole or view.dynamic is not None):
-                _require_touched(ins, view)
+                _require_touched(core, ins, view)
+    if "oob_mode" in ins.attributes and _left_out(core, ins):
+        return
     for out in outs:
         if out is None:
             continue
-        if out.dynamic is not None:
+        if out.dynamic is not None and _is_known(core, out.dynamic):
+            static = resolve(core, ins, out, skip=_skips(ins))
+            if static is not None:
+                wrote(core, static)
+        elif out.dynamic is not None:
             if core.checked and isinstance(out.dynamic.index, View):
-                _require_touched(ins, out.dynamic.index)
+                _require_touched(core, ins, out.dynamic.index)
             out.storage.modified = True
             out.storage.written.mark_all()
             if out.storage.buffer.address is not None:
@@ -319,11 +325,43 @@ def _narrowed(ins: Instruction) -> tuple[list[View | None], list[View | None]]:
     return outs, reads
 
 
-def _require_touched(ins: Instruction, view: View) -> None:
+def _is_known(core: Core, dynamic: Dynamic) -> bool:
+    """Whether the address is told by a register whose value is known without values too.
+
+    One that was never written counts: it is an error with values and without. Where the caller assumed how often a
+    loop runs, its index says nothing of the addresses that a run with values would reach.
+    """
+    index = dynamic.index
+    if dynamic.kind != "scalar" or not isinstance(index, Register) or core.trips_taken:
+        return False
+    return index.value is not None or not index.written
+
+
+def _skips(ins: Instruction) -> bool:
+    return ins.attributes.get("oob_mode") == "skip"
+
+
+def _left_out(core: Core, ins: Instruction) -> bool:
+    """Whether a DMA that skips what is out of bounds has nothing to write, as its source is."""
+    return _skips(ins) and any(
+        view is not None
+        and view.dynamic is not None
+        and _is_known(core, view.dynamic)
+        and resolve(core, ins, view, skip=True) is None
+        for view in ins.ins
+    )
+
+
+def _require_touched(core: Core, ins: Instruction, view: View) -> None:
     written = view.storage.written
+    if view.dynamic is not None and _is_known(core, view.dynamic):
+        static = resolve(core, ins, view, skip=_skips(ins))
+        if static is not None and not written.whole:
+            require_written(ins, static)
+        return
     if view.dynamic is not None:
         if isinstance(view.dynamic.index, View):
-            _require_touched(ins, view.dynamic.index)
+            _require_touched(core, ins, view.dynamic.index)
         if written.nothing and written.undefined is None:
             raise _never_written(ins, view, view.storage, view.pattern())
     elif not written.whole:
