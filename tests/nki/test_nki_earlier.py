@@ -36,8 +36,48 @@ def test_a_register_is_given_an_immediate() -> None:
         return out
 
     assert nki.simulate(kernel)(np.zeros((1, 1), np.int32)).item() == 41
-    with pytest.raises(TypeError):
+    with pytest.raises(KernelError, match=r"test_nki_earlier.py:\d+: required src, or imm .* found both"):
         nki.simulate(lambda a: nisa.register_move(nisa.register_alloc(), 1, imm=2))(np.zeros(1, np.float32))
+
+
+def test_an_argument_under_both_its_names_is_refused_by_these_names() -> None:
+    def kernel(a: Any) -> Any:
+        return a
+
+    for made in (lambda: nki.jit(kernel, func=kernel), lambda: nki.jit(fn=kernel, func=kernel)):
+        with pytest.raises(
+            KernelError, match=r"required fn, or func as earlier SDKs called it, .* found both"
+        ):
+            made()
+    assert nki.jit(func=kernel).function is kernel
+
+
+def test_what_earlier_arguments_say_is_checked_though_it_changes_nothing() -> None:
+    with pytest.raises(KernelError, match=r"required a mode among auto, .* found 'rubbish'"):
+        nki.jit(mode="rubbish")
+
+    def kernel(a: Any) -> Any:
+        tile = nl.load(a)
+        nisa.tensor_copy(tile, tile, dtype="rubbish")
+        return a
+
+    with pytest.raises(KernelError, match=r"test_nki_earlier.py:\d+: required an element type .* 'rubbish'"):
+        nki.simulate(kernel)(np.zeros((1, 4), np.float32))
+
+
+@pytest.mark.parametrize("source", [np.float64, np.float32, np.float16, ml_dtypes.bfloat16, np.int64])
+@pytest.mark.parametrize("target", ["uint8", "int8", "int16", "int32"])
+def test_a_constant_is_rounded_and_saturated_as_a_tensor_is_converted(source: Any, target: str) -> None:
+    given = np.array([[-40000, -300.7, -0.5, 0.5, 1.5, 2.5, 44, 127, 300.7, 40000]]).astype(source)
+
+    def kernel(a: Any) -> Any:
+        out = nl.ndarray(given.shape, target, buffer=nl.shared_hbm)
+        nisa.dma_copy(dst=out, src=nl.shared_constant(given, dtype=target))
+        return out
+
+    limits = np.iinfo(target)
+    expected = np.clip(np.rint(given.astype(np.float64)), limits.min, limits.max)
+    assert np.array_equal(nki.simulate(kernel)(np.zeros((1, 1), np.float32)), expected)
 
 
 def _adding(index: bool, **how: Any) -> Any:

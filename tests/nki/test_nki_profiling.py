@@ -238,3 +238,19 @@ def test_programs_of_a_larger_grid_follow_each_other():
     assert four.seconds == pytest.approx(4 * one.seconds)
     assert four.starts == pytest.approx([0, one.seconds, 2 * one.seconds, 3 * one.seconds])
     assert any("one after the other" in note for note in four.notes)
+
+
+@pytest.mark.parametrize("name", ["what_if", "extrapolate", "drop_reloads"])
+@pytest.mark.parametrize("value", ["no", 1, None])
+def test_a_switch_is_true_or_false(name, value):
+    with pytest.raises(KernelError, match="True or False"):
+        twintrack.profile(kernels.pure_vector, OUT, **{name: value})
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [({"chip": 2}, "chip"), ({"lnc": True}, "1 or 2 cores"), ({"lnc": 1.0}, "1 or 2 cores")],
+)
+def test_a_chip_is_named_and_cores_are_counted(options, message):
+    with pytest.raises(KernelError, match=message):
+        twintrack.profile(kernels.pure_vector, OUT, **options)

@@ -358,7 +358,11 @@ REFUSED = [
     (lambda: tile().select(1, 4), "an index from 0 below 4", "4"),
     (lambda: tile().select(0, index((1, 1))), "a free dimension for a dynamic select on chip", "dimension 0"),
     (lambda: hbm().select(0, index((2, 1))), "one index, of shape (1, 1),", "[2, 1]"),
-    (lambda: hbm().select(0, 1.5), "a tensor in SBUF as an index", "float"),
+    (
+        lambda: hbm().select(0, 1.5),
+        "a whole number for index of select, or a tensor in SBUF or a register",
+        "1.5",
+    ),
     (lambda: hbm().select(0, index((1, 1), "float32")), "an integer tensor in SBUF as an index", "float32"),
     (lambda: hbm().select(0, index((1, 1))).select(0, index((1, 1))), "one dynamic selection", "a second"),
     (lambda: tile().vector_select(0, index()), "dimension 0 of an HBM tensor", "in sbuf"),

@@ -56,7 +56,8 @@ def require_arguments(function: Callable[..., Any], args: Sequence[Any], kwargs:
 
 @contextmanager
 def arrays_expected(named: Mapping[str, Any]) -> Iterator[None]:
-    """Where a kernel fails in Python, a plain tuple of integers among its arguments is named: it is no shape.
+    """Where a kernel fails in Python, a plain tuple of integers, or "128x512", among its arguments is
+    named: it is no shape.
 
     Args:
         named: arguments by name.
@@ -73,15 +74,18 @@ def arrays_expected(named: Mapping[str, Any]) -> Iterator[None]:
         if not plain:
             raise
         first = named[plain[0]]
+        dims = tuple(map(int, first.split("x"))) if isinstance(first, str) else tuple(first)
         raise KernelError(
             "an array or a Shape where the kernel uses one",
             found=f"the plain {type(first).__name__} {first!r} ({type(error).__name__}: {error})"[:200],
             where=plain[0],
-            remedy=f'pass Shape({tuple(first)!r}, "float32"), or an array',
+            remedy=f'pass Shape({dims!r}, "float32"), or an array',
         ) from error
 
 
 def _is_plain_shape(value: object) -> bool:
+    if isinstance(value, str):  # as the command line writes shapes
+        return "x" in value and all(part.isascii() and part.isdigit() for part in value.split("x"))
     return (
         isinstance(value, tuple | list)
         and bool(value)

@@ -8,9 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import wraps
+from inspect import signature
 from typing import Any, ParamSpec, TypeVar
 
-__all__ = ["also_took", "earlier_arguments"]
+from twintrack.errors import KernelError
+from twintrack.nki.context import current_core, is_running
+
+__all__ = ["also_took", "earlier_arguments", "renamed"]
 
 Given = ParamSpec("Given")
 Result = TypeVar("Result")
@@ -44,3 +48,30 @@ def earlier_arguments(function: Callable[..., Any]) -> frozenset[str]:
     """Names of arguments that only earlier SDKs documented for a function, and that it takes."""
     found: frozenset[str] = getattr(function, "__earlier__", frozenset())
     return found
+
+
+def renamed(
+    function: Callable[..., Any], args: tuple[Any, ...], given: dict[str, Any], old: str, new: str
+) -> dict[str, Any]:
+    """Arguments by name, with what was called ``old`` under its name of today.
+
+    Args:
+        function: as it is today.
+        args: by position.
+        given: by name, with ``old``.
+        old: the earlier name.
+        new: today's.
+
+    Raises:
+        KernelError: if the call gives both.
+    """
+    rest = {name: value for name, value in given.items() if name != old}
+    names = list(signature(function).parameters)
+    if new in rest or new in names[: len(args)]:
+        raise KernelError(
+            f"{new}, or {old} as earlier SDKs called it, for {function.__name__}",
+            found="both",
+            where=current_core().author_line() if is_running() else function.__name__,
+            remedy=f"give {new} alone",
+        )
+    return {**rest, new: given[old]}

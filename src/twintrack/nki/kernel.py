@@ -16,7 +16,7 @@ from typing import Any
 
 from twintrack.errors import KernelError
 from twintrack.nki.context import is_running
-from twintrack.nki.earlier import also_took
+from twintrack.nki.earlier import also_took, renamed
 from twintrack.nki.launch import Launch, launch
 from twintrack.nki.options import Options, changed, options_from_environment
 from twintrack.nki.schedule import Edges, read_schedule
@@ -25,6 +25,8 @@ __all__ = ["Kernel", "Options", "Simulated", "jit", "options_from_environment", 
 
 _LOG = logging.getLogger("twintrack.nki")
 _NO_EDGES: Edges = MappingProxyType({})
+_MODES = ("auto", "jax", "torchxla", "baremetal", "benchmark", "profile", "simulation", "trace")
+"""What ``mode`` of ``nki.jit`` was documented to be until 2.29, and the decorators of their own beside it."""
 
 
 class Kernel:
@@ -135,8 +137,12 @@ class Simulated:
 
 def _as_func(make: Callable[..., Any], args: tuple[Any, ...], given: dict[str, Any]) -> Any:
     """``func`` (until 2.29) is ``fn``; ``mode`` chose the framework, which is here seen from the arrays."""
-    given.pop("mode", None)
-    return make(*args, **({"fn": given.pop("func")} if "func" in given else {}), **given)
+    mode = given.pop("mode", "auto")
+    if mode is not None and mode not in _MODES:
+        raise KernelError(
+            f"a mode among {', '.join(_MODES)}", found=repr(mode)[:80], where="nki.jit", remedy="leave it out"
+        )
+    return make(*args, **(renamed(make, args, given, "func", "fn") if "func" in given else given))
 
 
 @also_took(_as_func, "func", "mode")

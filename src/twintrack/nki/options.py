@@ -139,7 +139,7 @@ def options_from_environment(
     """
     found = os.environ if environment is None else environment
     name = chip or found.get("NEURON_PLATFORM_TARGET_OVERRIDE") or ""
-    if name and name.lower() not in GENERATIONS:
+    if name and (not isinstance(name, str) or name.lower() not in GENERATIONS):
         raise KernelError(
             f"a chip among {', '.join(GENERATIONS)}",
             found=repr(name),

@@ -62,6 +62,8 @@ def profile(
         KernelError: at the kernel author's line, if it does not run; if arguments are missing or unknown; if it issues
             no instruction; if the chip's timing was not published.
     """
+    for name, flag in (("what_if", what_if), ("drop_reloads", drop_reloads), ("extrapolate", extrapolate)):
+        _require_flag(name, flag)
     made = _kernel(kernel, lnc)
     _require_settings(settings)
     require_arguments(made.function, arrays_or_shapes, settings or {})
@@ -110,6 +112,11 @@ def _extrapolated(
         least = 2 * max(loop.traced for loop in loops)  # not steady yet; loops too short for that run whole
 
 
+def _require_flag(name: str, value: object) -> None:
+    if not isinstance(value, bool):
+        raise KernelError("True or False", found=repr(value)[:80], where=name, remedy="pass one of them")
+
+
 def _require_settings(settings: object) -> None:
     if settings is None or (
         isinstance(settings, Mapping) and all(isinstance(name, str) for name in settings)
@@ -136,7 +143,7 @@ def _kernel(kernel: Any, lnc: int | None) -> Kernel:
     made = kernel if isinstance(kernel, Kernel) else Kernel(kernel)
     if lnc is None:
         return made
-    if lnc not in (1, 2):
+    if isinstance(lnc, bool) or lnc not in (1, 2):
         raise KernelError("1 or 2 cores", found=repr(lnc), where="lnc", remedy="name one of them")
     return made[lnc] if lnc > 1 else Kernel(made.function, (), made.chip, made.schedule)
 

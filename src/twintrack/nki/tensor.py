@@ -17,7 +17,7 @@ from twintrack.neuroncore.memory.storage import Storage
 from twintrack.neuroncore.memory.view import Dynamic, View
 from twintrack.nki.objects import NKIObject
 from twintrack.nki.tensor_dynamic import columns_of, keeps_front, pattern_of, rows_of, selected, still_static
-from twintrack.nki.tensor_errors import tensor_error, to_dtype
+from twintrack.nki.tensor_errors import tensor_error, to_dtype, whole, wholes
 from twintrack.nki.tensor_index import DynamicSlice, cut_name, index, plain_index, sliced
 from twintrack.nki.tensor_refusals import NoArray
 from twintrack.nki.tensor_shape import (
@@ -170,7 +170,7 @@ class NkiTensor(NoArray, NKIObject):
         """Elements ``start`` to ``end`` (exclusive) of one dimension, every ``step``-th.
 
         Raises:
-            KernelError: unless ``0 <= start < end <= shape[dim]`` and ``step >= 1``.
+            KernelError: unless ``0 <= start < end <= shape[dim]`` and ``step >= 1``; negative ones count from the end.
         """
         dim = self._dim(dim)
         still_static(self, dim, "slice")
@@ -187,15 +187,17 @@ class NkiTensor(NoArray, NKIObject):
         still_static(self, dim, "select")
         shape = self.shape[:dim] + self.shape[dim + 1 :]
         strides = self.strides[:dim] + self.strides[dim + 1 :]
-        if isinstance(index, int):
-            if not 0 <= index < self.shape[dim]:
+        if not isinstance(index, Register | View):
+            at = whole(self, index, "index of select, or a tensor in SBUF or a register")
+            at = at + self.shape[dim] if at < 0 else at
+            if not 0 <= at < self.shape[dim]:
                 raise tensor_error(
                     self,
                     f"an index from 0 below {self.shape[dim]}",
                     f"{index}",
                     "select inside the dimension",
                 )
-            offset = self.offset + index * self.strides[dim]
+            offset = self.offset + at * self.strides[dim]
             if self.storage.buffer.on_chip and dim == 0:
                 return self._view((1, *shape), (self.strides[0], *strides), offset, self.dynamic)
             return self._at_least(shape, strides, offset, self.dynamic)
@@ -256,7 +258,7 @@ class NkiTensor(NoArray, NKIObject):
         Raises:
             KernelError: unless ``dims`` is a permutation that leaves partitions (or gathered rows) in front.
         """
-        order = tuple(dim + self.ndim if dim < 0 else dim for dim in dims)
+        order = tuple([dim + self.ndim if dim < 0 else dim for dim in wholes(self, dims, "dims of permute")])
         if sorted(order) != list(range(self.ndim)):
             raise tensor_error(
                 self, f"a permutation of 0 to {self.ndim - 1}", f"{order}", "name each dimension once"
@@ -280,11 +282,12 @@ class NkiTensor(NoArray, NKIObject):
         if self.shape[dim] != 1:
             raise tensor_error(self, f"size 1 in dimension {dim}", f"{self.shape[dim]}", "broadcast another")
         shape, strides = list(self.shape), list(self.strides)
-        shape[dim], strides[dim] = size, 0
+        shape[dim], strides[dim] = whole(self, size, "size of broadcast", 1), 0
         return self._view(tuple(shape), tuple(strides), self.offset, self.dynamic)
 
     def expand_dim(self, dim: int) -> NkiTensor:
         """A new dimension of size 1 at ``dim``."""
+        dim = whole(self, dim, "a dimension")
         if dim < 0:
             dim += self.ndim + 1
         self._keeps_front(dim == 0, "expand_dim")
@@ -375,6 +378,7 @@ class NkiTensor(NoArray, NKIObject):
     # guards
 
     def _dim(self, dim: int) -> int:
+        dim = whole(self, dim, "a dimension")
         at = dim + self.ndim if dim < 0 else dim
         if not 0 <= at < self.ndim:
             raise tensor_error(self, f"a dimension from 0 to {self.ndim - 1}", f"{dim}", "choose one of them")

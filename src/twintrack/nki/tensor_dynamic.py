@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from twintrack.neuroncore.isa.instruction import Register
 from twintrack.neuroncore.memory.buffer import MemoryRegion
 from twintrack.neuroncore.memory.dtypes import DType
 from twintrack.neuroncore.memory.view import Dynamic, View
 from twintrack.nki.context import current_core
-from twintrack.nki.tensor_errors import tensor_error
+from twintrack.nki.tensor_errors import tensor_error, whole, wholes
 from twintrack.nki.tensor_shape import reinterpretable
 
 if TYPE_CHECKING:
@@ -77,7 +79,7 @@ def columns_of(tensor: NkiTensor, index: NkiTensor, count: int | None) -> tuple[
             f"{list(index.shape)}",
             "allocate it so, or slice it",
         )
-    used = index.size if count is None else count
+    used = index.size if count is None else whole(tensor, count, "num_elem of indirect")
     if not 1 <= used <= index.size:
         raise tensor_error(
             tensor, f"num_elem from 1 to {index.size}", f"{used}", "use as many as the index holds"
@@ -100,19 +102,26 @@ def pattern_of(
         KernelError: if it leaves the buffer, skips partitions on chip, or an index is of another kind.
     """
     reinterpretable(tensor, kind)
-    if not pattern or any(len(pair) != 2 for pair in pattern):
-        raise tensor_error(tensor, "a pattern of [stride, count] pairs", f"{pattern}", "write it so")
-    shape = tuple(int(count) for _, count in pattern)
-    strides = tuple(int(step) for step, _ in pattern)
+    pairs = _pairs(tensor, pattern)
+    shape = tuple([count for _, count in pairs])
+    strides = tuple([step for step, _ in pairs])
     base = tensor.offset * tensor.dtype.bytes
     if base % kind.bytes:
         raise tensor_error(
             tensor, f"an offset of whole elements of {kind}", f"byte {base}", "take it of the whole tensor"
         )
-    start = base // kind.bytes + (0 if offset is None else int(offset))
+    start = base // kind.bytes + (0 if offset is None else whole(tensor, offset, "offset of ap"))
     dynamic = _indirection(tensor, scalar, vector, dim, kind)
     _inside(tensor, shape, strides, start, kind, dynamic)
     return shape, strides, start, dynamic
+
+
+def _pairs(tensor: NkiTensor, pattern: Any) -> list[tuple[int, ...]]:
+    good = isinstance(pattern, Sequence | np.ndarray) and not isinstance(pattern, str)
+    pairs = [wholes(tensor, pair, "a [stride, count] pair of ap") for pair in pattern] if good else []
+    if not pairs or any(len(pair) != 2 for pair in pairs):
+        raise tensor_error(tensor, "a pattern of [stride, count] pairs", f"{pattern}"[:80], "write it so")
+    return pairs
 
 
 def _indirection(
@@ -122,6 +131,7 @@ def _indirection(
         return None
     if scalar is not None and vector is not None:
         raise tensor_error(tensor, "scalar_offset or vector_offset", "both", "give one of them")
+    dim = whole(tensor, dim, "indirect_dim of ap")
     at = dim + tensor.ndim if dim < 0 else dim
     if not 0 <= at < tensor.ndim:
         raise tensor_error(tensor, f"a dimension from 0 to {tensor.ndim - 1}", f"{dim}", "choose one of them")

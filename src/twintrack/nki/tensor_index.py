@@ -13,7 +13,7 @@ from twintrack.errors import KernelError
 from twintrack.neuroncore.isa.instruction import Register
 from twintrack.neuroncore.memory.view import Dynamic, View
 from twintrack.nki.tensor_dynamic import selected
-from twintrack.nki.tensor_errors import tensor_error
+from twintrack.nki.tensor_errors import as_whole, tensor_error, whole
 
 if TYPE_CHECKING:
     from twintrack.nki.tensor import NkiTensor
@@ -65,7 +65,9 @@ def index(tensor: View, key: Any) -> tuple[tuple[int, ...], tuple[int, ...], int
             shape.append(count)
             strides.append(step * by)
         elif type(one) is DynamicSlice:
-            start, count, _ = _slice(tensor, dim, slice(one.start, one.start + one.size), size)
+            first = whole(tensor, one.start, "start of nl.ds")
+            span = first + whole(tensor, one.size, "size of nl.ds")
+            start, count, _ = _slice(tensor, dim, slice(first, span), size)
             offset += start * step
             shape.append(count)
             strides.append(step)
@@ -85,8 +87,8 @@ def index(tensor: View, key: Any) -> tuple[tuple[int, ...], tuple[int, ...], int
         shape.append(1)
         strides.append(1)
     if dynamic is not None and dynamic.kind != "scalar":
-        whole = rank if dynamic.kind == "tensor" else 1
-        if tuple(shape[:whole]) != sizes[:whole] or any(type(one) is not slice for one in keys[:whole]):
+        kept = rank if dynamic.kind == "tensor" else 1
+        if tuple(shape[:kept]) != sizes[:kept] or any(type(one) is not slice for one in keys[:kept]):
             raise _wrong(tensor, "the indirect dimension whole", "an index into it", "index it before")
     return tuple(shape), tuple(strides), offset, dynamic
 
@@ -173,10 +175,15 @@ def sliced(
     Raises:
         KernelError: unless ``0 <= start < end <= shape[dim]`` and ``step >= 1``, or where partitions are skipped.
     """
-    if not 0 <= start < end <= tensor.shape[dim] or step < 1:
+    size = tensor.shape[dim]
+    start, end = whole(tensor, start, "start of slice"), whole(tensor, end, "end of slice")
+    step = whole(tensor, step, "step of slice")
+    start = start + size if start < 0 else start
+    end = end + size if end < 0 else end
+    if not 0 <= start < end <= size or step < 1:
         raise tensor_error(
             tensor,
-            f"0 <= start < end <= {tensor.shape[dim]} and step >= 1",
+            f"0 <= start < end <= {size} and step >= 1",
             f"start={start}, end={end}, step={step}",
             "slice inside the dimension",
         )
@@ -270,12 +277,11 @@ def _whole(tensor: View, value: Any) -> int:
             "take adjacent elements with a slice, one at run time with .select(dim, index); gather rows of HBM with "
             ".vector_select or .ap(vector_offset=...), columns on chip with nisa.nc_n_gather",
         )
-    try:
-        return int(value.__index__())
-    except AttributeError:
-        raise _wrong(
-            tensor, "an integer, a slice, ... or nl.ds as an index", f"{type(value).__name__}"
-        ) from None
+    found = as_whole(value)
+    if found is None:
+        shown = repr(value) if isinstance(value, bool | float) else type(value).__name__
+        raise _wrong(tensor, "an integer, a slice, ... or nl.ds as an index", shown)
+    return found
 
 
 def _wrong(

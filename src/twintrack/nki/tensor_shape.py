@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from twintrack.neuroncore.memory.dtypes import DType
-from twintrack.nki.tensor_errors import tensor_error
+from twintrack.nki.tensor_errors import tensor_error, whole, wholes
 
 if TYPE_CHECKING:
     from twintrack.nki.tensor import NkiTensor
@@ -30,13 +30,14 @@ def split_sizes(tensor: NkiTensor, total: int, shape: Sequence[int]) -> tuple[in
     Raises:
         KernelError: if their product is not ``total``.
     """
-    sizes = [int(count) for count in shape]
+    sizes = list(wholes(tensor, shape, "a shape"))
+    given = list(sizes)
     known = math.prod(count for count in sizes if count != -1)
     if sizes.count(-1) == 1 and known > 0 and total % known == 0:
         sizes[sizes.index(-1)] = total // known
     if not sizes or math.prod(sizes) != total or any(count < 1 for count in sizes):
         raise tensor_error(
-            tensor, f"sizes whose product is {total}", f"{list(shape)}", "keep the number of elements"
+            tensor, f"sizes whose product is {total}", f"{given}", "keep the number of elements"
         )
     return tuple(sizes)
 
@@ -195,6 +196,7 @@ def rearranged(
         raise tensor_error(
             tensor, "sizes of named dimensions", f"{sorted(set(fixed) - set(before))}", "mend fixed_sizes"
         )
+    fixed = {name: whole(tensor, size, f"size of {name} in rearrange", 1) for name, size in fixed.items()}
     found = tensor
     for dim in range(len(groups) - 1, -1, -1):
         group = groups[dim]

@@ -17,7 +17,8 @@ def require_room(buffer: Buffer, generation: Generation) -> None:
         generation: whose sizes hold.
 
     Raises:
-        KernelError: if it has more than 128 partitions, is larger than a partition, or leaves it from its address.
+        KernelError: if it has more than 128 partitions, is larger than a partition, leaves it from its address,
+            or lies there between elements of its type.
     """
     sbuf = buffer.region is MemoryRegion.sbuf
     room = generation.sbuf_partition_bytes if sbuf else generation.psum_partition_bytes
@@ -40,6 +41,13 @@ def require_room(buffer: Buffer, generation: Generation) -> None:
             remedy=f"choose an address of at most {room - buffer.partition_bytes} in the partition"
             if buffer.partition_bytes <= room
             else "split it into smaller tiles",
+        )
+    if byte % buffer.dtype.bytes:
+        raise KernelError(
+            f"an address whose byte is a multiple of the {buffer.dtype.bytes} bytes of {buffer.dtype}",
+            found=f"byte {byte} for {buffer!r}",
+            where=buffer.line,
+            remedy=f"choose byte {byte - byte % buffer.dtype.bytes}, or the next multiple",
         )
     if start < 0 or byte < 0 or start + buffer.shape[0] > PARTITIONS:
         raise KernelError(

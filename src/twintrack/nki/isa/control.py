@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from twintrack.neuroncore.isa.instruction import Engine
-from twintrack.nki.earlier import also_took
+from twintrack.nki.earlier import also_took, renamed
 from twintrack.nki.isa.constants import dma_engine as _dma_engine
 from twintrack.nki.isa.constants import engine as _engine
 from twintrack.nki.isa.issue import NkiInstruction, author_error, choose, issue
@@ -43,7 +43,7 @@ def register_alloc(x: int | NkiTensor | None = None) -> VirtualRegister:
 
 def _immediate(move: Callable[..., Any], args: tuple[Any, ...], given: dict[str, Any]) -> Any:
     """``imm`` (2.27 and 2.28) is ``src``."""
-    return move(*args, src=given.pop("imm"), **given)
+    return move(*args, **renamed(move, args, given, "imm", "src"))
 
 
 @also_took(_immediate, "imm")

@@ -21,7 +21,7 @@ from twintrack.nki.isa.issue import (
     op_name,
     tensor_of,
 )
-from twintrack.nki.tensor import NkiTensor
+from twintrack.nki.tensor import NkiTensor, to_dtype
 
 __all__ = [
     "dma_compute",
@@ -174,7 +174,9 @@ def _same_tensor(first: NkiTensor, second: NkiTensor) -> bool:
 
 def _of_type(copy: Callable[..., Any], args: tuple[Any, ...], given: dict[str, Any]) -> Any:
     """``dtype`` was documented until 2.26, where a copy made its destination; since then that of ``dst`` counts."""
-    del given["dtype"]
+    dtype = given.pop("dtype")
+    if dtype is not None:
+        to_dtype(dtype)  # it counts for nothing, but must be one
     return copy(*args, **given)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import index
 from typing import Any
 
 from twintrack.errors import KernelError
@@ -11,6 +12,7 @@ from twintrack.neuroncore.memory.dtypes import DType
 from twintrack.nki import isa
 from twintrack.nki.context import current_core
 from twintrack.nki.tensor import NkiTensor, to_dtype
+from twintrack.nki.tensor_errors import as_whole
 
 __all__ = ["empty_like", "full", "ndarray", "ones", "zeros", "zeros_like"]
 
@@ -37,7 +39,12 @@ def ndarray(
         KernelError: if sizes are not positive, there is one dimension only on chip, or it does not fit.
     """
     core = current_core()
-    sizes = tuple([int(count) for count in shape])
+    try:
+        sizes = tuple([index(count) for count in shape])
+    except TypeError:
+        raise _wrong(
+            "a shape of whole numbers", repr(shape)[:80], "give a tuple of integers; divide with //"
+        ) from None
     region = buffer if type(buffer) is MemoryRegion else _region(buffer)
     if not sizes or any(count < 1 for count in sizes):
         raise _wrong("positive sizes", f"shape {list(sizes)}", "give each dimension a size from 1")
@@ -46,6 +53,8 @@ def ndarray(
     kind = dtype if type(dtype) is DType else to_dtype(dtype)
     if address is not None and not region.on_chip:
         raise _wrong("an address in SBUF or PSUM", f"{address} in {region.value}", "leave address out")
+    if address is not None:
+        address = _address(address)
     storage = core.allocate(sizes, kind, region, name=name or "", address=address)
     made = object.__new__(NkiTensor)
     made.storage, made.dtype = storage, kind
@@ -55,6 +64,17 @@ def ndarray(
     if region.on_chip:
         core.lay(made)
     return made
+
+
+def _address(given: object) -> tuple[int, int]:
+    numbers = [as_whole(one) for one in given] if isinstance(given, tuple | list) else []
+    if len(numbers) != 2 or numbers[0] is None or numbers[1] is None:
+        raise _wrong(
+            "an address of whole numbers, (partition, byte in the partition),",
+            repr(given)[:80],
+            "write it so",
+        )
+    return numbers[0], numbers[1]
 
 
 def _region(buffer: object) -> MemoryRegion:

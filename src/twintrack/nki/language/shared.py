@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from twintrack.neuroncore.convert import round_to, to_float32
 from twintrack.neuroncore.memory.buffer import MemoryRegion
 from twintrack.neuroncore.memory.dtypes import DTYPES, DType, dtype_of
 from twintrack.neuroncore.memory.generation import PARTITIONS
@@ -30,7 +31,22 @@ def _of_type(make: Callable[..., Any], args: tuple[Any, ...], given: dict[str, A
         return make(*args, **given)
     (constant,) = signature(make).bind(*args, **given).args
     values = _read(constant) if isinstance(constant, str | Path) else np.asarray(constant)
-    return make(values.astype(to_dtype(dtype).stored))
+    return _constant(_converted(values, to_dtype(dtype)), to_dtype(dtype))
+
+
+def _converted(values: Any, kind: DType) -> Any:
+    """Numbers as a type, rounded and saturated as a write to a tensor of it does; at least one dimension."""
+    try:
+        if values.dtype.kind not in "biuf":  # bfloat16 and float8, which NumPy lacks
+            source = dtype_of(values.dtype)
+            values = to_float32(values.view(source.stored), source)
+        return round_to(np.atleast_1d(values), kind)
+    except (KeyError, TypeError):
+        raise author_error(
+            f"numbers that can be converted to {kind} for nl.shared_constant",
+            str(values.dtype),
+            "convert them, for example with .astype(np.float32)",
+        ) from None
 
 
 @also_took(_of_type, "dtype")

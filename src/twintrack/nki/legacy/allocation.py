@@ -18,6 +18,7 @@ from twintrack.neuroncore.memory.buffer import MemoryRegion
 from twintrack.neuroncore.memory.generation import PSUM_BANK_BYTES, PSUM_BANKS
 from twintrack.nki.isa.issue import author_error
 from twintrack.nki.tensor import NKIObject
+from twintrack.nki.tensor_errors import as_whole
 
 __all__ = ["Placement", "Traced", "modulo"]
 
@@ -56,7 +57,7 @@ class Placement(NKIObject):
         if not isinstance(found, tuple) or len(found) != length:
             names = "(start_partition, byte_addr)" if length == 2 else "(bank_id, start_partition, byte_addr)"
             raise author_error(f"{names} from the allocation function", f"{found!r}", "return such a tuple")
-        numbers = tuple([int(one) for one in found])
+        numbers = tuple([_whole(one, "the allocation function's address") for one in found])
         if length == 2:
             return numbers[0], numbers[1]
         bank, partition, byte = numbers
@@ -67,6 +68,22 @@ class Placement(NKIObject):
                 "choose another bank, or smaller tiles",
             )
         return partition, bank * PSUM_BANK_BYTES + byte
+
+
+def _whole(value: object, what: str) -> int:
+    found = as_whole(value)
+    if found is None:
+        raise author_error(f"a whole number for {what}", repr(value)[:80], "divide with // in place of /")
+    return found
+
+
+def _tiles(given: Any) -> tuple[int, ...]:
+    """Numbers of tiles, per block dimension."""
+    numbers = given if isinstance(given, tuple | list) else (given,)
+    sizes = tuple([_whole(one, "a number of tiles") for one in numbers])
+    if any(size < 1 for size in sizes):
+        raise author_error("numbers of tiles from 1", f"{sizes}", "give one per block dimension, or none")
+    return sizes
 
 
 def _placed(place: Callable[..., Any], index: Index, partitions: int, size: int) -> Any:
@@ -92,9 +109,10 @@ def modulo(base: int, tiles: Any, scale: int) -> Callable[[Index], int]:
     """
 
     def address(index: Index) -> int:
-        sizes = tuple(tiles) or (1,) * len(index)
+        first = _whole(base, "the base of an allocation")
+        sizes = _tiles(tiles) or (1,) * len(index)
         if not index:
-            return base  # one tile is at the first place, however many there are
+            return first  # one tile is at the first place, however many there are
         if len(sizes) != len(index):
             raise author_error(
                 f"as many numbers of tiles as the tensor has block dimensions ({len(index)})",
@@ -105,7 +123,7 @@ def modulo(base: int, tiles: Any, scale: int) -> Callable[[Index], int]:
             (at % size) * math.prod(sizes[dim + 1 :])
             for dim, (at, size) in enumerate(zip(index, sizes, strict=True))
         )
-        return base + place * scale
+        return first + place * scale
 
     return address
 
