@@ -143,7 +143,7 @@ def _kernel(kernel: Any, lnc: int | None) -> Kernel:
     made = kernel if isinstance(kernel, Kernel) else Kernel(kernel)
     if lnc is None:
         return made
-    if isinstance(lnc, bool) or lnc not in (1, 2):
+    if type(lnc) is not int or lnc not in (1, 2):
         raise KernelError("1 or 2 cores", found=repr(lnc), where="lnc", remedy="name one of them")
     return made[lnc] if lnc > 1 else Kernel(made.function, (), made.chip, made.schedule)
 
