@@ -159,6 +159,7 @@ def launch_ranks(
             raise _no_output(where)
         cores = tuple(machine.cores[rank * size : (rank + 1) * size])
         found.append(Launch(result, cores, memory[rank * size : (rank + 1) * size], one.arrays.written))
+    machine.cores.clear()  # they know their machine: a cycle would keep all that the run made
     return found
 
 
