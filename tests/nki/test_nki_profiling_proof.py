@@ -6,8 +6,11 @@ reference. Loops are long enough that only a proof stands between them and being
 
 from __future__ import annotations
 
+import collections
+import contextvars
 import itertools
 import random
+import types
 
 import numpy as np
 import pytest
@@ -301,6 +304,68 @@ def remembered_numpy_chance(a):
     return looping(lambda _: 1 + int(np.random.rand() > 0.99))(a)
 
 
+def tick(count):
+    return 20 if 400 < count < 500 else 1
+
+
+def remembered_metaclass(a):
+    class Meta(type):
+        count = 0
+
+        def times(cls):
+            Meta.count += 1
+            return tick(Meta.count)
+
+    class Made(metaclass=Meta):
+        pass
+
+    return looping(lambda _: Made.times())(a)
+
+
+def remembered_descriptor(a):
+    class Count:
+        def __init__(self):
+            self.count = 0
+
+        def __get__(self, one, kind):
+            self.count += 1
+            return tick(self.count)
+
+    class Holder:
+        times = Count()
+
+    return looping(lambda _: Holder().times)(a)
+
+
+def remembered_module(a):
+    module = types.ModuleType("of_this_test")
+    module.count = 0
+
+    def times():
+        module.count += 1
+        return tick(module.count)
+
+    return looping(lambda _: times())(a)
+
+
+VARIABLE = contextvars.ContextVar("of_this_test", default=0)
+
+
+def remembered_context(a):
+    VARIABLE.set(0)
+    return looping(lambda _: VARIABLE.set(VARIABLE.get() + 1) and tick(VARIABLE.get()))(a)
+
+
+def remembered_deque(a):
+    seen = collections.deque()
+    return looping(lambda _: seen.append(1) or tick(len(seen)))(a)
+
+
+def remembered_bytes(a):
+    seen = bytearray()
+    return looping(lambda _: seen.append(1) or tick(len(seen)))(a)
+
+
 def zipped(a):
     out = nl.ndarray(a.shape, a.dtype, buffer=nl.shared_hbm)
     for i, times in zip(nl.affine_range(TRIPS), TABLE, strict=True):
@@ -395,7 +460,9 @@ REMEMBERING = [
     remembered_local, remembered_closure, remembered_list, remembered_dictionary, remembered_set,
     remembered_attribute, remembered_bound_method, remembered_class, remembered_global, remembered_default,
     remembered_function_attribute, remembered_array, remembered_iterator, remembered_count, remembered_generator,
-    remembered_chance, remembered_numpy_chance, zipped, enumerated, generated, comprehended, kept_in_a_list,
+    remembered_metaclass, remembered_descriptor, remembered_module, remembered_context, remembered_deque,
+    remembered_bytes, remembered_chance, remembered_numpy_chance, zipped, enumerated, generated, comprehended,
+    kept_in_a_list,
     trips_by_the_index,
     left_early, index_used_afterwards,
 ]  # fmt: skip

@@ -290,8 +290,9 @@ class _Look:
         for name, each in vars(one).items():
             if not name.startswith("__") or isinstance(each, FunctionType):
                 self.value(each)
-        for base in one.__bases__:
-            self.value(base)
+        for each in (*one.__bases__, type(one)):
+            if each is not type:
+                self.value(each)
 
     def _wrapper(self, one: Any) -> None:
         self.value(one.__func__)
