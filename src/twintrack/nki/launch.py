@@ -25,6 +25,7 @@ from twintrack.nki.arrays import Argument, Arrays
 from twintrack.nki.common_memory import arguments_in, refuse_writes, separate, tensors_in
 from twintrack.nki.containers import mapped
 from twintrack.nki.context import running
+from twintrack.nki.misused import misuse_told
 from twintrack.nki.schedule import Edges, Scheduler
 from twintrack.nki.tensor import NkiTensor
 
@@ -132,10 +133,11 @@ def launch_ranks(
             mine = held[core.rank]
             given = [_tensor(core, one, region) for one in mine.args]
             keyed = {key: _tensor(core, one, region) for key, one in mine.kwargs.items()}
-            if options.values:
-                return function(*given, **keyed)
-            with arrays_expected(mine.named):
-                return function(*given, **keyed)
+            with misuse_told():
+                if options.values:
+                    return function(*given, **keyed)
+                with arrays_expected(mine.named):
+                    return function(*given, **keyed)
 
     with uncollected(wanted=not options.values):
         returned = machine.run(program)

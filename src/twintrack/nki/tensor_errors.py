@@ -22,11 +22,11 @@ def to_dtype(value: object) -> DType:
     """
     try:
         return dtype_of(value)
-    except KeyError:
+    except (KeyError, TypeError, ValueError):  # NumPy's words for what it cannot read as a type
         frame = current_core().author()
         raise KernelError(
             "an element type of nki.language",
-            found=repr(value),
+            found=repr(value)[:80],
             where=f"{frame.f_code.co_filename}:{frame.f_lineno}",
             remedy="use one such as nl.float32 or nl.bfloat16",
         ) from None

@@ -7,7 +7,7 @@ from typing import Any
 from twintrack.neuroncore.isa.instruction import Engine
 from twintrack.neuroncore.isa.operators import OPERATORS
 from twintrack.nki.isa.constants import engine as _engine
-from twintrack.nki.isa.issue import NkiInstruction, choose, issue, number_or_tensor, op_name
+from twintrack.nki.isa.issue import NkiInstruction, choose, flag, issue, number_or_tensor, op_name
 from twintrack.nki.isa.movement import in_psum
 from twintrack.nki.tensor import NkiTensor
 
@@ -94,10 +94,10 @@ def tensor_scalar(
     attributes = {
         "op0": first,
         "operand0": number0,
-        "reverse0": bool(reverse0),
+        "reverse0": reverse0 if type(reverse0) is bool else flag("reverse0", reverse0),
         "op1": second,
         "operand1": number1,
-        "reverse1": bool(reverse1),
+        "reverse1": reverse1 if type(reverse1) is bool else flag("reverse1", reverse1),
     }
     default = Engine.GPSIMD if "rsqrt" in (first, second) else Engine.VECTOR
     return issue("tensor_scalar", choose(engine, default), (dst,), (data, tensor0, tensor1), attributes, name)
@@ -134,8 +134,8 @@ def scalar_tensor_tensor(
     attributes = {
         "op0": op_name(op0),
         "operand0": number,
-        "reverse0": bool(reverse0),
+        "reverse0": reverse0 if type(reverse0) is bool else flag("reverse0", reverse0),
         "op1": op_name(op1),
-        "reverse1": bool(reverse1),
+        "reverse1": reverse1 if type(reverse1) is bool else flag("reverse1", reverse1),
     }
     return issue("scalar_tensor_tensor", Engine.VECTOR, (dst,), (data, tensor, operand1), attributes, name)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from twintrack.errors import KernelError
 from twintrack.neuroncore.isa.instruction import DYNAMIC_LOOPS, Engine, Instruction, LoopFrame, Register
 from twintrack.neuroncore.isa.operators import operator_name
@@ -128,6 +130,17 @@ def tensor_of(opcode: str, operand: str, value: object) -> NkiTensor:
     return value
 
 
+def flag(name: str, value: object) -> bool:
+    """A switch that is neither ``True`` nor ``False``: NumPy's, or 0 and 1.
+
+    Raises:
+        KernelError: for anything else, which Python would take for true or false.
+    """
+    if isinstance(value, np.bool_ | int | np.integer) and value in (0, 1):
+        return bool(value)
+    raise author_error(f"True or False as {name}", repr(value)[:80], "pass one of them")
+
+
 def number_or_tensor(value: Any) -> tuple[float | None, NkiTensor | None]:
     """An operand that is a number or a tensor: the one for the attributes, or the other for the operands."""
     if value is None or isinstance(value, NkiTensor):
@@ -136,7 +149,7 @@ def number_or_tensor(value: Any) -> tuple[float | None, NkiTensor | None]:
         return value, None
     try:
         return value.item(), None
-    except AttributeError:
+    except (AttributeError, ValueError, RuntimeError):  # the latter for an array or torch tensor of several
         raise author_error("a number or a tensor", type(value).__name__, "pass one of them") from None
 
 

@@ -16,6 +16,7 @@ from twintrack.nki.isa.issue import (
     NkiInstruction,
     author_error,
     choose,
+    flag,
     issue,
     number_or_tensor,
     op_name,
@@ -151,7 +152,9 @@ def dma_compute(
     attributes = {
         "reduce_op": op_name(reduce_op),
         "scales": None if scales is None else tuple(float(one) for one in scales),
-        "unique_indices": bool(unique_indices),
+        "unique_indices": unique_indices
+        if type(unique_indices) is bool
+        else flag("unique_indices", unique_indices),
         "oob_mode": oob_mode.name,
         "same_as_dst": same,
     }
@@ -265,7 +268,10 @@ def tensor_copy_predicated(
     number, tensor = number_or_tensor(src)
     if number is None and tensor is None:
         raise author_error("a number or a tensor for src", "None", "pass one of them")
-    attributes = {"src": number, "reverse_pred": bool(reverse_pred)}
+    attributes = {
+        "src": number,
+        "reverse_pred": flag("reverse_pred", reverse_pred),
+    }
     return issue("tensor_copy_predicated", Engine.VECTOR, (dst,), (tensor, predicate), attributes, name)
 
 
@@ -283,7 +289,10 @@ def memset(
     Raises:
         KernelError: for a destination in HBM, or another engine.
     """
-    number = value.item() if hasattr(value, "item") else value
+    try:
+        number = value.item() if hasattr(value, "item") else value
+    except (ValueError, RuntimeError):  # an array or torch tensor of several
+        number = value
     if not isinstance(number, bool | int | float):
         raise author_error(
             "a number known when the kernel is traced as value of nki.isa.memset",

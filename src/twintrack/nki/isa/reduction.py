@@ -8,7 +8,15 @@ from typing import Any
 
 from twintrack.neuroncore.isa.instruction import Engine
 from twintrack.nki.isa.constants import reduce_cmd as _command
-from twintrack.nki.isa.issue import NkiInstruction, author_error, issue, number_or_tensor, op_name, tensor_of
+from twintrack.nki.isa.issue import (
+    NkiInstruction,
+    author_error,
+    flag,
+    issue,
+    number_or_tensor,
+    op_name,
+    tensor_of,
+)
 from twintrack.nki.tensor import NkiTensor
 
 __all__ = [
@@ -47,10 +55,14 @@ def tensor_reduce(
     Raises:
         KernelError: for other axes, an operator that does not reduce, or a ``dst`` of another size.
     """
-    del keepdims  # the shape of dst is the author's; only its size must fit
+    flag("keepdims", keepdims)  # the shape of dst is the author's; only its size must fit
     ndim = tensor_of("tensor_reduce", "data", data).ndim
     axes = _axes(axis, ndim)
-    attributes = {"op": op_name(op), "axis": axes, "negate": bool(negate)}
+    attributes = {
+        "op": op_name(op),
+        "axis": axes,
+        "negate": negate if type(negate) is bool else flag("negate", negate),
+    }
     return issue("tensor_reduce", Engine.VECTOR, (dst,), (data,), attributes, name)
 
 
@@ -116,11 +128,11 @@ def tensor_scalar_reduce(
     attributes = {
         "op0": op_name(op0),
         "operand0": number,
-        "reverse0": bool(reverse0),
+        "reverse0": reverse0 if type(reverse0) is bool else flag("reverse0", reverse0),
         "reduce_op": op_name(reduce_op),
         "reduce_cmd": reduce_cmd.name,
         "reduce_init": start,
-        "reduce_res_negate": bool(reduce_res_negate),
+        "reduce_res_negate": flag("reduce_res_negate", reduce_res_negate),
     }
     ins = (data, tensor, starts)
     return issue("tensor_scalar_reduce", Engine.VECTOR, (dst, reduce_res), ins, attributes, name)
@@ -196,8 +208,8 @@ def tensor_tensor_scan(
         "initial": number,
         "op0": op_name(op0),
         "op1": op_name(op1),
-        "reverse0": bool(reverse0),
-        "reverse1": bool(reverse1),
+        "reverse0": reverse0 if type(reverse0) is bool else flag("reverse0", reverse0),
+        "reverse1": reverse1 if type(reverse1) is bool else flag("reverse1", reverse1),
     }
     return issue("tensor_tensor_scan", Engine.VECTOR, (dst,), (data0, data1, tensor), attributes, name)
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from twintrack.neuroncore.isa.instruction import Engine
 from twintrack.nki.isa.constants import reduce_cmd as _command
-from twintrack.nki.isa.issue import NkiInstruction, issue, number_or_tensor, op_name
+from twintrack.nki.isa.issue import NkiInstruction, flag, issue, number_or_tensor, op_name
 from twintrack.nki.tensor import NkiTensor
 
 __all__ = ["activate2", "activation", "activation_reduce", "dropout", "exponential", "reciprocal"]
@@ -138,8 +138,8 @@ def activate2(
         "op0": "bypass" if op0 is None else op_name(op0),
         "op1": "bypass" if op1 is None else op_name(op1),
         "relu_param": slope,
-        "reverse0": bool(reverse0),
-        "reverse1": bool(reverse1),
+        "reverse0": reverse0 if type(reverse0) is bool else flag("reverse0", reverse0),
+        "reverse1": reverse1 if type(reverse1) is bool else flag("reverse1", reverse1),
         "reduce_op": None if reduce_op is None else op_name(reduce_op),
         "reduce_cmd": reduce_cmd.name,
     }

@@ -8,7 +8,7 @@ from typing import Any
 
 from twintrack.neuroncore.isa.instruction import Engine
 from twintrack.nki.isa.constants import reduce_cmd as _reduce_cmd
-from twintrack.nki.isa.issue import NkiInstruction, author_error, issue, number_or_tensor, op_name
+from twintrack.nki.isa.issue import NkiInstruction, author_error, flag, issue, number_or_tensor, op_name
 from twintrack.nki.language.operators import equal, maximum  # documented defaults are these functions
 from twintrack.nki.tensor import NkiTensor
 
@@ -202,7 +202,7 @@ def select_reduce(
         "on_false": number,
         "reduce_cmd": reduce_cmd.name,
         "reduce_op": op_name(reduce_op),
-        "reverse_pred": bool(reverse_pred),
+        "reverse_pred": reverse_pred if type(reverse_pred) is bool else flag("reverse_pred", reverse_pred),
     }
     return issue(
         "select_reduce", Engine.VECTOR, (dst, reduce_res), (predicate, on_true, tensor), attributes, name

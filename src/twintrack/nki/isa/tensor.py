@@ -7,7 +7,7 @@ from typing import Any
 from twintrack.neuroncore.isa.instruction import Engine
 from twintrack.nki.isa.constants import engine as _engine
 from twintrack.nki.isa.constants import matmul_perf_mode
-from twintrack.nki.isa.issue import NkiInstruction, choose, issue
+from twintrack.nki.isa.issue import NkiInstruction, choose, flag, issue
 from twintrack.nki.tensor import NkiTensor
 
 __all__ = ["nc_matmul", "nc_matmul_mx", "nc_transpose", "quantize_mx"]
@@ -67,7 +67,9 @@ def nc_matmul(
         _PLAIN
         if plain
         else {
-            "is_transpose": bool(is_transpose),
+            "is_transpose": is_transpose
+            if type(is_transpose) is bool
+            else flag("is_transpose", is_transpose),
             "accumulate": None if accumulate is None else bool(accumulate),
             "tile_position": tuple(tile_position or ()),
             "tile_size": tuple(tile_size or ()),

@@ -12,10 +12,11 @@ from typing import Any
 
 from twintrack.neuroncore.memory.dtypes import DTYPES, DType
 from twintrack.nki import isa
-from twintrack.nki.isa.issue import author_error
+from twintrack.nki.isa.issue import author_error, flag
 from twintrack.nki.language.elementwise import operator
 from twintrack.nki.language.tiles import broadcast_free, on_chip, result_dtype, tile
 from twintrack.nki.tensor import NkiTensor
+from twintrack.nki.tensor_errors import as_whole
 
 __all__ = ["all", "max", "mean", "min", "prod", "rms_norm", "softmax", "sum", "var"]
 
@@ -24,7 +25,12 @@ _FLOAT32 = DTYPES["float32"]
 
 def _last_axes(function: str, x: NkiTensor, axis: int | Sequence[int]) -> tuple[int, ...]:
     """The axes, from 0, which must be the last ones and leave the partitions alone."""
-    asked = (axis,) if isinstance(axis, int) else tuple(axis)
+    given = tuple(axis) if isinstance(axis, list | tuple) else (axis,)
+    asked = [one for one in map(as_whole, given) if one is not None]
+    if len(asked) < len(given):
+        raise author_error(
+            f"whole numbers as axis of nl.{function}", repr(axis)[:80], "name one axis, or several in a tuple"
+        )
     axes = tuple(sorted({one + x.ndim if one < 0 else one for one in asked}))
     if axes and axes[0] == 0:
         raise author_error(
@@ -58,7 +64,7 @@ def _reduce(
 def _reduction(function: str, op: str, x: Any, axis: Any, dtype: Any, keepdims: bool) -> NkiTensor:
     data = on_chip(function, "x", x)
     axes = _last_axes(function, data, axis)
-    return _reduce(op, data, axes, result_dtype(dtype, data.dtype), keepdims=keepdims)
+    return _reduce(op, data, axes, result_dtype(dtype, data.dtype), keepdims=flag("keepdims", keepdims))
 
 
 def sum(x: Any, axis: Any, dtype: Any = None, keepdims: bool = False) -> NkiTensor:
@@ -102,7 +108,7 @@ def mean(x: Any, axis: Any, dtype: Any = None, keepdims: bool = False) -> NkiTen
     """Mean along free axes, the float32 sum times the reciprocal of the count; see ``sum``."""
     data = on_chip("mean", "x", x)
     axes = _last_axes("mean", data, axis)
-    return _mean(data, axes, result_dtype(dtype, data.dtype), keepdims=keepdims)
+    return _mean(data, axes, result_dtype(dtype, data.dtype), keepdims=flag("keepdims", keepdims))
 
 
 def _mean(data: NkiTensor, axes: tuple[int, ...], dtype: DType, *, keepdims: bool) -> NkiTensor:
@@ -117,7 +123,7 @@ def var(x: Any, axis: Any, dtype: Any = None, keepdims: bool = False) -> NkiTens
 
     ``keepdims`` changes nothing, as documented: reduced axes are always kept.
     """
-    del keepdims
+    flag("keepdims", keepdims)
     data = on_chip("var", "x", x)
     axes = _last_axes("var", data, axis)
     center = _mean(data, axes, _FLOAT32, keepdims=True)

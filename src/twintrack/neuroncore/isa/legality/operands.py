@@ -163,7 +163,7 @@ def command_in(ins: Instruction, allowed: tuple[str, ...]) -> None:
     """``reduce_cmd`` is one that the instruction takes."""
     command = ins.attributes["reduce_cmd"]
     if command not in allowed:
-        raise broken(ins, f"reduce_cmd among {', '.join(allowed)}", command, "choose one of them")
+        raise broken(ins, f"reduce_cmd among {', '.join(allowed)}", f"{command}", "choose one of them")
 
 
 def vector_operand(
