@@ -23,7 +23,11 @@ from twintrack.neuroncore.memory.view import View
 
 __all__ = ["misuse_told"]
 
-_OURS = ("twintrack.nki", "twintrack.neuroncore")
+_OURS = ("twintrack.nki", "twintrack.neuroncore", "numpy.")
+_FOR_KERNELS = tuple(
+    [f"twintrack.nki.{room}" for room in ("isa", "language", "tensor", "collectives", "legacy")]
+)
+"""Rooms whose functions kernels call."""
 _MOST_SHOWN = 60
 
 
@@ -70,9 +74,10 @@ def _call(traceback: TracebackType | None) -> tuple[str, FrameType] | None:
     found = author = None
     while traceback is not None:
         frame = traceback.tb_frame
-        if not str(frame.f_globals.get("__name__", "")).startswith((*_OURS, "numpy.")):
+        module = str(frame.f_globals.get("__name__", ""))
+        if not module.startswith(_OURS):
             author, found = f"{frame.f_code.co_filename}:{traceback.tb_lineno}", None
-        elif found is None and author is not None and _function(frame) is not None:
+        elif not found and author and module.startswith(_FOR_KERNELS) and _function(frame) is not None:
             found = frame
         traceback = traceback.tb_next
     return None if author is None or found is None else (author, found)
