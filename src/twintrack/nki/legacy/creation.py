@@ -153,14 +153,16 @@ def ones(shape: Sequence[int], dtype: Any, *, buffer: Any = None, name: str = ""
 def zeros_like(a: Any, dtype: Any = None, *, buffer: Any = None, name: str = "", **kwargs: Any) -> Any:
     """Zeros of another tensor's shape, and of its type and memory where none are named."""
     like = operand("nl.zeros_like", "a", a)
-    kind, where = dtype or like.dtype, like.buffer if buffer is None else buffer
+    kind = like.dtype if dtype is None else dtype
+    where = like.buffer if buffer is None else buffer
     return full(like.shape, 0, kind, buffer=where, name=name, **kwargs)
 
 
 def empty_like(a: Any, dtype: Any = None, *, buffer: Any = None, name: str = "", **kwargs: Any) -> Any:
     """A tensor of another's shape, and of its type and memory where none are named; nothing written to it."""
     like = operand("nl.empty_like", "a", a)
-    kind, where = dtype or like.dtype, like.buffer if buffer is None else buffer
+    kind = like.dtype if dtype is None else dtype
+    where = like.buffer if buffer is None else buffer
     return ndarray(like.shape, kind, buffer=where, name=name, **kwargs)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 from twintrack.neuroncore.memory.buffer import MemoryRegion
@@ -136,7 +137,7 @@ def static_cast(input_data: Any, dtype: Any) -> Any:
     return input_data.astype(dtype)
 
 
-def broadcast_to(src: Any, *, shape: Any) -> Tile:
+def broadcast_to(src: Any, *, shape: Sequence[int]) -> Tile:
     """Dimensions of size 1 repeated, partitions too; the tile itself where nothing changes."""
     tile = on_chip("nl.broadcast_to", "src", src)
     sizes = tuple([int(size) for size in shape])

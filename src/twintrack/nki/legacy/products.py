@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from twintrack.neuroncore.memory.buffer import MemoryRegion
 from twintrack.neuroncore.memory.dtypes import DTYPES, DType
 from twintrack.nki import isa
 from twintrack.nki.context import current_core
-from twintrack.nki.isa.issue import author_error, op_name
+from twintrack.nki.isa.issue import author_error, flag, op_name
 from twintrack.nki.language import matrix
 from twintrack.nki.language.traced_index import is_traced
 from twintrack.nki.legacy.copies import reachable
@@ -120,8 +120,8 @@ def nc_matmul(
     is_stationary_onezero: bool = False,
     is_moving_onezero: bool = False,
     is_transpose: bool = False,
-    tile_position: Any = (),
-    tile_size: Any = (),
+    tile_position: Sequence[int] = (),
+    tile_size: Sequence[int] = (),
     mask: Any = None,
     perf_mode: Any = "none",
     name: str | None = None,
@@ -144,9 +144,14 @@ def nc_matmul(
         KernelError: as the current one, where the product is used.
     """
     mode = str(getattr(perf_mode, "name", perf_mode))
+    for each, value in (("tile_position", tile_position), ("tile_size", tile_size)):
+        if not isinstance(value, list | tuple):  # the product is late: it would be told elsewhere
+            raise author_error(
+                f"two whole numbers as {each} of nisa.nc_matmul", repr(value)[:80], "write (row, column)"
+            )
     options = {
-        "is_stationary_onezero": is_stationary_onezero,
-        "is_moving_onezero": is_moving_onezero,
+        "is_stationary_onezero": flag("is_stationary_onezero", is_stationary_onezero),
+        "is_moving_onezero": flag("is_moving_onezero", is_moving_onezero),
         "is_transpose": is_transpose,
         "tile_position": tile_position,
         "tile_size": tile_size,

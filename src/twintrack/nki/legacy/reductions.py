@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from twintrack.neuroncore.memory.dtypes import DTYPES
-from twintrack.nki.isa.issue import author_error
+from twintrack.nki.isa.issue import author_error, flag
 from twintrack.nki.language import reductions as current
 from twintrack.nki.language.elementwise import operator
 from twintrack.nki.legacy.copies import repeated
@@ -14,24 +14,29 @@ from twintrack.nki.legacy.elementwise import lifted
 from twintrack.nki.legacy.regions import kind_of, on_chip
 from twintrack.nki.legacy.tile import Tile
 from twintrack.nki.tensor import NkiTensor
+from twintrack.nki.tensor_errors import as_whole
 
 __all__ = ["all", "axes_of", "last", "max", "mean", "min", "prod", "rms_norm", "softmax", "sum", "var"]
 
+Axes = int | Sequence[int]
 
-def axes_of(function: str, tile: Tile, axis: int | Sequence[int]) -> tuple[int, ...]:
+
+def axes_of(function: str, tile: Tile, axis: Axes) -> tuple[int, ...]:
     """The free axes that are named, in order.
 
     Raises:
         KernelError: for the partition axis, or one that the tile has not.
     """
-    named = axis if isinstance(axis, list | tuple) else (axis,)
+    named = [as_whole(one) for one in (axis if isinstance(axis, list | tuple) else (axis,))]
     found = tuple(
-        sorted({int(one) % tile.ndim if -tile.ndim <= int(one) < tile.ndim else -1 for one in named})
+        sorted(
+            {one % tile.ndim if one is not None and -tile.ndim <= one < tile.ndim else -1 for one in named}
+        )
     )
     if not found or found[0] < 1:
         raise author_error(
             f"free axes, 1 to {tile.ndim - 1}, for {function}",
-            f"axis={axis}",
+            f"axis={axis!r}"[:80],
             "reduce over partitions with nisa.tensor_partition_reduce or a product with ones",
         )
     return found
@@ -45,7 +50,13 @@ def last(part: NkiTensor, axes: tuple[int, ...]) -> tuple[NkiTensor, tuple[int, 
 
 
 def _reduced(
-    function: Callable[..., NkiTensor], name: str, x: Any, axis: Any, dtype: Any, mask: Any, keepdims: bool
+    function: Callable[..., NkiTensor],
+    name: str,
+    x: Any,
+    axis: Axes,
+    dtype: Any,
+    mask: Any,
+    keepdims: bool,
 ) -> Tile:
     tile = on_chip(f"nl.{name}", "x", x)
     axes = axes_of(f"nl.{name}", tile, axis)
@@ -57,7 +68,7 @@ def _reduced(
         return function(moved, ends, kind)
 
     made = lifted(issue, mask, [tile], tile.shape, kept, kind)
-    if not keepdims:
+    if not flag("keepdims", keepdims):
         return made
     sizes = tuple([1 if one in axes else size for one, size in enumerate(tile.shape)])
     shaped = made.reshape(sizes)
@@ -69,7 +80,7 @@ def _reduction(name: str, op: str) -> Callable[..., Tile]:
     function: Callable[..., NkiTensor] = getattr(current, name)
 
     @operator(op)
-    def reduce(x: Any, axis: Any, *, dtype: Any = None, mask: Any = None, keepdims: bool = False) -> Tile:
+    def reduce(x: Any, axis: Axes, *, dtype: Any = None, mask: Any = None, keepdims: bool = False) -> Tile:
         return _reduced(function, name, x, axis, dtype, mask, keepdims)
 
     reduce.__name__ = reduce.__qualname__ = name
@@ -86,17 +97,17 @@ prod = _reduction("prod", "multiply")
 mean = _reduction("mean", "average")
 
 
-def var(x: Any, axis: Any, *, dtype: Any = None, mask: Any = None, keepdims: bool = False) -> Tile:
+def var(x: Any, axis: Axes, *, dtype: Any = None, mask: Any = None, keepdims: bool = False) -> Tile:
     """Variance along free axes; see the current ``nl.var``."""
     return _reduced(current.var, "var", x, axis, dtype, mask, keepdims)
 
 
-def all(x: Any, axis: Any, *, dtype: Any = DTYPES["bool"], mask: Any = None) -> Tile:
+def all(x: Any, axis: Axes, *, dtype: Any = DTYPES["bool"], mask: Any = None) -> Tile:
     """Whether all elements along free axes are not 0; bool where no type is named."""
     return _reduced(current.all, "all", x, axis, dtype, mask, keepdims=False)
 
 
-def softmax(x: Any, axis: Any, *, dtype: Any = None, compute_dtype: Any = None, mask: Any = None) -> Tile:
+def softmax(x: Any, axis: Axes, *, dtype: Any = None, compute_dtype: Any = None, mask: Any = None) -> Tile:
     """Softmax along free axes, in float32 whatever ``compute_dtype``; see the current ``nl.softmax``."""
     del compute_dtype
     tile = on_chip("nl.softmax", "x", x)
@@ -108,7 +119,7 @@ def softmax(x: Any, axis: Any, *, dtype: Any = None, compute_dtype: Any = None, 
 def rms_norm(
     x: Any,
     w: Any,
-    axis: Any,
+    axis: Axes,
     n: int,
     epsilon: float = 1e-06,
     *,

@@ -49,7 +49,7 @@ def _elementwise(
 ) -> Tile:
     """A result shaped as ``data``; ``issue`` takes it, ``data`` and the others, cut."""
     tile = on_chip(function, "data", data)
-    made = fresh(tile.shape, dtype or tile.dtype)
+    made = fresh(tile.shape, tile.dtype if dtype is None else dtype)
     rest = [optional(function, name, one) for name, one in others]
     over(mask, tile.shape, [made, tile, *rest], issue, made)
     return made

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from twintrack.neuroncore.isa.instruction import Engine
@@ -55,7 +56,7 @@ def dma_copy(
 def dma_transpose(
     src: Any,
     *,
-    axes: Any = None,
+    axes: Sequence[int] | None = None,
     mask: Any = None,
     dtype: Any = None,
     dge_mode: _dge = _dge.unknown,
